@@ -1,14 +1,16 @@
 //! What every layer of millrace stands on: units, random numbers, Zipf's law, a cycle clock, pinning, how much memory there is, huge pages, hashing,
-//! budgets of bytes, keys of a cluster, registers, the spread of samples, traces as spans, and *touch*, the one word with which a handler says which
-//! memory it is about to need.
+//! budgets of bytes, keys of a cluster, registers, text in HTML, the spread of samples, traces as spans, why connections ended, and *touch*, the one word
+//! with which a handler says which memory it is about to need.
 //!
 //! This crate knows nothing of requests, rings, keys or sockets, and imports no other crate of the house.
 
 pub mod budget;
 pub mod clock;
+pub mod closing;
 pub mod cpu;
 pub mod files;
 pub mod hash;
+pub mod html;
 pub mod json;
 pub mod key;
 pub mod memory;

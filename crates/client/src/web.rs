@@ -132,11 +132,17 @@ impl Web {
     /// # Errors
     /// As [`Web::get`].
     pub fn post(&self, url: &str, token: Option<&str>, json: &str) -> Result<Page, String> {
+        let header = token.map(|token| ("authorization".to_owned(), token.to_owned()));
+        self.post_with(url, header.as_slice(), json)
+    }
+
+    /// What is answered to a JSON text that comes with these headers.
+    ///
+    /// # Errors
+    /// As [`Web::get`].
+    pub fn post_with(&self, url: &str, headers: &[(String, String)], json: &str) -> Result<Page, String> {
         let request = self.agent.post(url).header("content-type", "application/json");
-        let request = match token {
-            Some(token) => request.header("authorization", token),
-            None => request,
-        };
+        let request = headers.iter().fold(request, |request, (name, value)| request.header(name, value));
         self.page(request.send(json))
     }
 

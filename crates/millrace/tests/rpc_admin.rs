@@ -1,36 +1,14 @@
-//! Admin ports: what every server has there; and of `millrace rpc serve` what it says of calls that were made, and what it changes.
+//! The admin port of `millrace rpc serve`: what it says of calls that were made, and what it changes. What every server has there: `admin.rs`.
 
-#[allow(dead_code)] // Its own tests run with `serve`.
-#[path = "../../serve/src/metrics/lint.rs"]
-mod lint;
+mod served;
 
 use serde_json::Value;
-use serve::inc::registers::Registers;
-use serve::inc::topology::{Shape, Topology};
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpStream, UdpSocket};
+use served::http::http;
+use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_millrace");
-/// How long a server may take until it is ready.
-const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
-
-/// Status and body of an HTTP request.
-fn http(admin: &str, token: &str, (method, path, body): (&str, &str, &str)) -> (u16, String) {
-    let mut stream = TcpStream::connect(admin).expect("the port");
-    let len = body.len();
-    write!(
-        stream,
-        "{method} {path} HTTP/1.1\r\nHost: {admin}\r\nAuthorization: Bearer {token}\r\nConnection: close\r\nContent-Length: {len}\r\n\r\n{body}"
-    )
-    .expect("it reads");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("text");
-    let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
-    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
-    (status.expect("a status"), body.to_owned())
-}
 
 /// A running `millrace rpc serve --admin`.
 struct Serving {
@@ -68,7 +46,9 @@ impl Serving {
     }
 
     fn http(&self, method: &str, path: &str, body: &str) -> (u16, String) {
-        http(&self.admin, &self.token, (method, path, body))
+        let answer =
+            http(&self.admin, &[("Authorization", &format!("Bearer {}", self.token))], (method, path, body));
+        (answer.status, answer.body)
     }
 
     fn get(&self, path: &str) -> String {
@@ -145,175 +125,4 @@ fn registers_are_set_within_their_ranges() {
         let name = register["name"].as_str().expect("text");
         assert!(listed.contains(name), "{name} in\n{listed}");
     }
-}
-
-/// A server of any kind with an admin port; ended with the test.
-struct Any {
-    name: &'static str,
-    process: Child,
-    admin: String,
-}
-
-impl Any {
-    /// Starts it, and waits for the line of standard output or error that has the port after `before`.
-    fn start(name: &'static str, words: &[&str], before: &str) -> Any {
-        let mut process = Command::new(PROGRAM)
-            .args(words)
-            .args(["--admin", "0"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the program");
-        let (tell, told) = std::sync::mpsc::channel();
-        let (out, err) = (process.stdout.take().expect("piped"), process.stderr.take().expect("piped"));
-        for stream in [Box::new(out) as Box<dyn Read + Send>, Box::new(err)] {
-            let tell = tell.clone();
-            std::thread::spawn(move || {
-                // Read to the end: a server that cannot write is another one.
-                BufReader::new(stream).lines().map_while(Result::ok).for_each(|line| drop(tell.send(line)));
-            });
-        }
-        drop(tell);
-        let mut said = Vec::new();
-        let admin = told.iter().find_map(|line| {
-            let address = line.split_once(before).map(|(_, rest)| rest.to_owned());
-            said.push(line);
-            address
-        });
-        let admin = admin.unwrap_or_else(|| panic!("{name} says nowhere {before:?}: {said:?}"));
-        let admin = admin.split(['/', '"']).next().expect("an address").to_owned();
-        Any { name, process, admin }
-    }
-
-    fn ask(&self, method: &str, path: &str, body: &str) -> (u16, String) {
-        let port = self.admin.rsplit(':').next().expect("a port");
-        let address = format!("127.0.0.1:{port}").parse().expect("an address");
-        let token = std::fs::read_to_string(serve::admin::token_file(address)).unwrap_or_default();
-        http(&self.admin, token.trim(), (method, path, body))
-    }
-
-    /// What every port does.
-    fn hold(&self) {
-        let name = self.name;
-        let begun = std::time::Instant::now();
-        loop {
-            let (status, why) = self.ask("GET", "/readyz", "");
-            match status {
-                200 => break,
-                503 if begun.elapsed() < PATIENCE => std::thread::sleep(std::time::Duration::from_millis(20)),
-                _ => panic!("{name} is not ready: {status} {why}"),
-            }
-        }
-        assert_eq!(self.ask("GET", "/healthz", ""), (200, "ok\n".to_owned()), "{name}");
-        let (_, list) = self.ask("GET", "/", "");
-        for route in ["GET /metrics", "PUT /registers/NAME", "GET /healthz", "GET /readyz"] {
-            assert!(list.contains(route), "{name}: {route} in\n{list}");
-        }
-        let (status, metrics) = self.ask("GET", "/metrics", "");
-        assert_eq!(status, 200, "{name}: {metrics}");
-        lint::hold(&metrics);
-        for family in ["process_cpu_seconds_total ", "process_open_fds ", "millrace_build_info{version="] {
-            assert!(metrics.contains(family), "{name}: {family} in\n{metrics}");
-        }
-        assert!(metrics.contains(&format!("\nmillrace_{name}_")), "{name}'s own in\n{metrics}");
-        let (_, registers) = self.ask("GET", "/registers", "");
-        let registers: Value = serde_json::from_str(&registers).expect("JSON");
-        let registers = registers.as_array().expect("a list");
-        let of = |live: bool| registers.iter().find(|register| register["live"] == live);
-        if let Some(fixed) = of(false) {
-            let path = format!("/registers/{}", fixed["name"].as_str().expect("text"));
-            let (status, why) = self.ask("PUT", &path, fixed["value"].as_str().expect("text"));
-            assert!(status == 409 && why.contains("restart"), "{name}: {path}: {why}");
-        }
-        if let Some(live) = of(true) {
-            let path = format!("/registers/{}", live["name"].as_str().expect("text"));
-            assert_eq!(
-                self.ask("PUT", &path, live["value"].as_str().expect("text")).0,
-                200,
-                "{name}: {path}"
-            );
-        }
-        assert!(!registers.is_empty() && self.ask("GET", "/registers/no.such", "").0 == 404, "{name}");
-    }
-}
-
-impl Drop for Any {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-#[test]
-fn every_server_has_the_same_port() {
-    let folder = std::env::temp_dir().join(format!("millrace-ports-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).expect("a folder");
-    let path = |name: &str| folder.join(name).display().to_string();
-    let http = "http://";
-    Any::start("kv", &["up", "-p", "0", "-m", "64"], "registers on http://").hold();
-    let dedicated = ["up", "-p", "0", "-m", "64", "--set", "engine.mode=dedicated"];
-    Any::start("kv", &dedicated, "registers on http://").hold();
-
-    let shape = Shape { tors: 1, roots: 0, homes: 1, controllers: 1 };
-    // Bound and given back: whoever takes one meanwhile makes this test fail, and none of ours does.
-    let ports: Vec<_> =
-        shape.nodes().iter().map(|_| UdpSocket::bind("127.0.0.1:0").expect("a port")).collect();
-    let at = |node| {
-        let index = shape.nodes().iter().position(|known| *known == node).expect("a node");
-        ports[index].local_addr().expect("bound")
-    };
-    let topology = Topology::two_levels(&shape, at, &Registers::default()).expect("it fits");
-    topology.write(&folder.join("rack.toml")).expect("a file");
-    drop(ports);
-    let (rack, listen) = (path("rack.toml"), "127.0.0.1:0");
-    let nodes = ["inc", "run", "--all", "--first", "--until-eof", "--topology", &rack];
-    let inc = Any::start("inc", &nodes, "metrics at http://");
-    inc.hold();
-    Any::start("proxy", &["proxy", "--topology", &rack, "--listen", listen], "metrics at http://").hold();
-    drop(inc);
-
-    let (clients, peer, state) = (path("clients"), path("peer"), path("state"));
-    let controller_at = format!("unix:{}", path("controller"));
-    let controller =
-        ["chain", "controller", "--replicas", "1", "--state", &state, "--listen", &controller_at, "--no-key"];
-    let controller = Any::start("chain_controller", &controller, "metrics at http://");
-    controller.hold();
-    let (listen_at, peers) = (format!("unix:{clients}"), format!("1=unix:{peer}"));
-    let small = ["--log-size", "8m", "--data-size", "8m", "--media", "memory", "--no-key"];
-    let words = ["chain", "replica", "--id", "1", "--peers", &peers, "--controllers", &controller_at];
-    let words = [&words[..], &["--listen", &listen_at], &small].concat();
-    Any::start("chain", &words, "metrics at http://").hold();
-    drop(controller);
-
-    let model = ["rec", "serve", "--tables", "2", "--rows", "100", "--dim", "8", "--http", listen];
-    Any::start("rec", &[&model[..], &["-l", "tcp:127.0.0.1:0"]].concat(), "registers on http://").hold();
-    let address = format!("unix:{}", path("rpc"));
-    let server = Any::start("rpc", &["rpc", "serve", "--listen", &address], http);
-    server.hold();
-    Any::start("gateway", &["rpc", "gateway", "--listen", listen, &address], "metrics at http://").hold();
-    drop(server);
-    std::fs::remove_dir_all(&folder).expect("it is ours");
-}
-
-/// Lines for people are as ever; lines for programs are JSON, all of them.
-#[test]
-fn a_server_logs_json() {
-    let words = ["up", "-p", "0", "-m", "64", "--log-format", "json", "-v", "--admin", "0"];
-    let mut process = Command::new(PROGRAM).args(words).stderr(Stdio::piped()).spawn().expect("the program");
-    let lines = BufReader::new(process.stderr.take().expect("piped")).lines();
-    let mut said = Vec::new();
-    for line in lines.map_while(Result::ok) {
-        let line: Value = serde_json::from_str(&line).unwrap_or_else(|e| panic!("{line}: {e}"));
-        assert!(line["service"] == "kv" && line["time"].is_string() && line["level"].is_string(), "{line}");
-        said.push(line);
-        if said.iter().any(|line| line["level"] == "debug") {
-            break;
-        }
-    }
-    process.kill().expect("it runs");
-    process.wait().expect("it is ours");
-    let serving =
-        said.iter().find(|line| line["message"].as_str().is_some_and(|text| text.starts_with("serving ")));
-    assert!(serving.is_some_and(|line| line["address"].is_string()), "{said:?}");
 }

@@ -12,10 +12,12 @@
 //! Bounds: [`Limits`]; 16 KiB of buffer for each connection before its request's head is there.
 
 use crate::descriptors;
+use crate::process::systemd;
 use crate::reach::{self, Exposed, Protection};
 use axum::Router;
 use axum::body::Body;
 use axum::http::Request;
+use base::closing::{self, Reason};
 use base::tls::{HELLO, ServerTls};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::collections::VecDeque;
@@ -89,7 +91,7 @@ impl Port {
         let protection = if tls.is_some() { Protection::Tls } else { Protection::None };
         let exposed = |exposed: Exposed| io::Error::new(io::ErrorKind::PermissionDenied, exposed);
         reach::check(&format!("the port {name}"), address, protection).map_err(exposed)?;
-        let listener = TcpListener::bind(address)?;
+        let listener = systemd::bind_tcp(address)?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         let has_tls = tls.is_some();
@@ -145,6 +147,7 @@ fn runtime() -> io::Result<tokio::runtime::Runtime> {
 struct Open {
     task: AbortHandle,
     asked: Arc<Asked>,
+    peer: SocketAddr,
 }
 
 /// What was asked on a connection.
@@ -192,7 +195,7 @@ impl Server {
         loop {
             tokio::select! {
                 accepted = listener.accept() => match accepted {
-                    Ok((stream, _)) => self.take(stream),
+                    Ok((stream, peer)) => self.take(stream, peer),
                     // One client's error, or one that passes.
                     Err(_) => tokio::time::sleep(ACCEPT_RETRY).await,
                 },
@@ -209,13 +212,13 @@ impl Server {
         let _ = tokio::time::timeout(self.limits.drain, all).await;
     }
 
-    fn take(&mut self, stream: TcpStream) {
+    fn take(&mut self, stream: TcpStream, peer: SocketAddr) {
         self.open.retain(|open| !open.task.is_finished());
         let is_short = descriptors::is_reserved(&stream);
         let most = if is_short { self.limits.reserved } else { self.limits.connections };
         if self.open.len() >= most && !self.make_room() {
             // All are busy: the new one is closed.
-            return;
+            return closed(peer, &Reason::Limit("all connections are busy"));
         }
         // Answers are written whole; waiting for more of them would be waiting for the client.
         let _ = stream.set_nodelay(true);
@@ -223,17 +226,21 @@ impl Server {
         let counts = Counts { here: Arc::clone(&asked), all: Arc::clone(&self.requests) };
         let (routes, limits, stopped) = (self.routes.clone(), self.limits, self.stopped.clone());
         let task = match &self.tls {
-            None => self.tasks.spawn(connection(stream, routes, counts, limits, stopped)),
+            None => self.tasks.spawn(async move {
+                closed(peer, &connection(stream, routes, counts, limits, stopped).await);
+            }),
             Some(tls) => {
                 let acceptor = TlsAcceptor::from(tls.config());
                 self.tasks.spawn(async move {
-                    if let Some(stream) = shake_hands(stream, acceptor, limits.head_timeout).await {
-                        connection(stream, routes, counts, limits, stopped).await;
-                    }
+                    let why = match shake_hands(stream, acceptor, limits.head_timeout).await {
+                        Ok(stream) => connection(stream, routes, counts, limits, stopped).await,
+                        Err(why) => Reason::Tls(why),
+                    };
+                    closed(peer, &why);
                 })
             }
         };
-        self.open.push_back(Open { task, asked });
+        self.open.push_back(Open { task, asked, peer });
     }
 
     /// Ends a connection that is idle: of several that never asked the oldest. Whether there was one.
@@ -242,7 +249,11 @@ impl Server {
             self.open.iter().enumerate().filter(|(_, open)| open.asked.busy.load(Ordering::Relaxed) == 0);
         let idle = idle.min_by_key(|(_, open)| open.asked.last.load(Ordering::Relaxed)).map(|(at, _)| at);
         let open = idle.and_then(|idle| self.open.remove(idle));
-        open.inspect(|open| open.task.abort()).is_some()
+        open.inspect(|open| {
+            open.task.abort();
+            closed(open.peer, &Reason::Limit("an idle one makes room for another"));
+        })
+        .is_some()
     }
 }
 
@@ -270,32 +281,36 @@ impl Drop for Busy {
     }
 }
 
-/// The stream behind the handshake, if that comes to a good end in time.
+fn closed(peer: SocketAddr, why: &Reason) {
+    closing::log("http", || peer.to_string(), why);
+}
+
+/// The stream behind the handshake, if that comes to a good end in time; else why it did not.
 async fn shake_hands(
     mut stream: TcpStream,
     acceptor: TlsAcceptor,
     timeout: Duration,
-) -> Option<TlsStream<TcpStream>> {
+) -> Result<TlsStream<TcpStream>, String> {
     let handshake = async {
         // Errors are the client's. One that does not speak TLS is told so in its own language.
         let mut first = [0];
         if stream.peek(&mut first).await.is_ok_and(|count| count == 1) && first[0] != HELLO[0] {
             let _ = stream.write_all(WANTS_TLS).await;
-            return None;
+            return Err("it speaks plain HTTP".to_owned());
         }
-        let accepted = acceptor.accept(stream).await;
-        accepted.inspect_err(|error| log::debug!("a client was turned away: {error}")).ok()
+        acceptor.accept(stream).await.map_err(|error| error.to_string())
     };
-    tokio::time::timeout(timeout, handshake).await.ok().flatten()
+    tokio::time::timeout(timeout, handshake).await.unwrap_or_else(|_| Err("too slow".to_owned()))
 }
 
+/// Serves a connection to its end, and says of what that came.
 async fn connection(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     routes: Router,
     counts: Counts,
     limits: Limits,
     mut stopped: watch::Receiver<bool>,
-) {
+) -> Reason {
     let service = hyper::service::service_fn(move |request: Request<hyper::body::Incoming>| {
         let busy = counts.begin();
         let mut routes = routes.clone();
@@ -313,11 +328,20 @@ async fn connection(
     tokio::pin!(served);
     // Errors are the client's.
     tokio::select! {
-        _ = served.as_mut() => return,
+        ended = served.as_mut() => return ended.map_or_else(|error| reason_of(&error), |()| Reason::Client),
         _ = stopped.wait_for(|stop| *stop) => {}
     }
     served.as_mut().graceful_shutdown();
     let _ = served.await;
+    Reason::Drain
+}
+
+fn reason_of(error: &hyper::Error) -> Reason {
+    match error {
+        error if error.is_timeout() => Reason::Idle,
+        error if error.is_parse() => Reason::Protocol("no HTTP/1 request"),
+        _ => Reason::Gone,
+    }
 }
 
 #[cfg(test)]

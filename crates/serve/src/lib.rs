@@ -16,6 +16,7 @@
 //! | [`admin`], [`metrics`], [`http`] | operators' ports: metrics, registers, health |
 //! | `engine_cores` | the engine cores of a process, the services on them, host threads |
 //! | `descriptors`, `guard`, `reach`, [`complain!`] | descriptors kept for operators; panics; warnings; what commands say on standard error |
+//! | [`otlp`] | metrics and spans to an OpenTelemetry collector |
 //! | [`trace`] | `millrace trace`: what became of single requests |
 //! | [`key`], [`wire`] | `millrace key`, `millrace wire` |
 //!
@@ -36,6 +37,7 @@ pub mod kv;
 pub mod memcached;
 pub mod metrics;
 pub mod node;
+pub mod otlp;
 pub mod process;
 pub mod proxy;
 pub(crate) mod reach;

@@ -15,9 +15,10 @@
 //! 4. When the port is gone nothing of a service is left: who had it stopped (`PUT /stop`) has seen it end.
 //! 5. Engine cores ([`crate::engine_cores`]) and host threads are there from before the first service is opened until after the last has ended.
 
-use crate::admin::{Admin, PortAt, Routes};
+use crate::admin::{Admin, Entry, PortAt, Routes};
 use crate::engine_cores::{EngineCore, EngineCores, EnginePlan, EngineWishes};
 use crate::guard::AbortOnPanic;
+use crate::otlp::Exporter;
 use crate::process::Stop;
 use crate::process::stop::Woken;
 use crate::process::systemd::{self, Watchdog};
@@ -45,6 +46,9 @@ pub type Failure = Box<dyn Error + Send + Sync>;
 pub trait Service: Send {
     /// The word for what it is, as config files have it.
     fn kind(&self) -> &'static str;
+
+    /// What it is there for, in a few words for people.
+    fn role(&self) -> String;
 
     /// What clients may speak to it, the first unless it is said. None: it has no listeners.
     fn protocols(&self) -> &'static [&'static str];
@@ -117,6 +121,8 @@ pub enum ShellError {
     Admin(SocketAddr, io::Error),
     /// The certificate cannot be used.
     Tls(String),
+    /// The service manager opened listeners at which nothing here listens.
+    HandedOver(Vec<String>),
     /// A service, with its name if it has one.
     Service(Option<String>, Failure),
 }
@@ -140,6 +146,12 @@ impl fmt::Display for ShellError {
             ShellError::Signal(cause) => write!(f, "signals cannot be caught: {cause}"),
             ShellError::Threads(cause) => write!(f, "the system gives no host threads: {cause}"),
             ShellError::Tls(why) => f.write_str(why),
+            ShellError::HandedOver(addresses) => write!(
+                f,
+                "the service manager handed over listeners at which nothing here listens: {}; ListenStream= of the .socket unit are to be addresses of the \
+                 config file, written alike",
+                addresses.join(", ")
+            ),
             // It says what to do.
             ShellError::Admin(_, cause) if cause.get_ref().is_some_and(|cause| cause.is::<Exposed>()) => {
                 cause.fmt(f)
@@ -189,6 +201,7 @@ impl Hosted {
 pub struct Shell {
     services: Vec<Hosted>,
     admin: Option<Admin>,
+    exporter: Option<Exporter>,
     watchdog: Option<Watchdog>,
     stop: Stop,
     /// After the services.
@@ -217,18 +230,21 @@ impl Shell {
         let on: Vec<_> = services.iter().map(|one| Arc::clone(cores.core(one.engine_core))).collect();
         let hosted = |Served { name, service, .. }| Hosted { name, service, is_open: false };
         let (is_shown, mut routes, tracer) = (
-            admin.is_some() || systemd::has_watchdog(),
+            admin.is_some() || systemd::has_watchdog() || Exporter::is_wanted(),
             Routes::default().loops(cores.pulses()),
             Tracer::default(),
         );
         let services = services.into_iter().map(hosted).collect();
-        let mut shell = Shell { services, admin: None, watchdog: None, stop, _cores: cores };
+        let mut shell = Shell { services, admin: None, exporter: None, watchdog: None, stop, _cores: cores };
         for (hosted, core) in shell.services.iter_mut().zip(&on) {
             let name = hosted.name.as_deref().unwrap_or(hosted.service.kind());
             hosted.service.trace(tracer.of(name));
             hosted.is_open = true;
             let own = hosted.service.open(core, is_shown).map_err(hosted.failed())?;
-            routes = routes.service(hosted.name.as_deref(), own);
+            let service = &hosted.service;
+            let (kind, role, addresses) = (service.kind(), service.role(), service.addresses());
+            let entry = Entry { name: hosted.name.clone(), kind, role, addresses };
+            routes = routes.service(hosted.name.as_deref(), own).entry(entry);
         }
         shell.watchdog = Watchdog::of(routes.pulses()).map_err(ShellError::Threads)?;
         let serves = Arc::new(AtomicBool::new(false));
@@ -251,7 +267,14 @@ impl Shell {
                 true => Ok(()),
             });
             let admin = Admin::start(at, routes).map_err(|cause| ShellError::Admin(address, cause))?;
+            shell.exporter = Exporter::of_process(admin.shown()).map_err(ShellError::Threads)?;
             shell.admin = Some(admin);
+        } else {
+            shell.exporter = Exporter::of_process(routes.into_shown()).map_err(ShellError::Threads)?;
+        }
+        let left_over = systemd::left_over();
+        if !left_over.is_empty() {
+            return Err(ShellError::HandedOver(left_over));
         }
         for hosted in &mut shell.services {
             hosted.service.start(&shell.stop).map_err(hosted.failed())?;
@@ -331,6 +354,8 @@ impl Shell {
     /// All, whatever one of them says.
     fn finish(&mut self) -> Result<(), ShellError> {
         let ended = self.services.iter_mut().map(Hosted::finish).fold(Ok(()), Result::and);
+        // What the last requests left is sent.
+        self.exporter = None;
         self.admin = None;
         ended
     }

@@ -91,6 +91,17 @@ pub struct Counts {
     pub dropped: u64,
 }
 
+/// Spans in the order in which they were recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Batch {
+    /// The spans.
+    pub spans: Vec<Span>,
+    /// How many were recorded up to the last of them.
+    pub end: u64,
+    /// How many between those before and these had made room for later ones.
+    pub missed: u64,
+}
+
 impl Tracer {
     /// A recorder without spans, for a service without a name.
     pub fn new(options: Options) -> Tracer {
@@ -131,6 +142,15 @@ impl Tracer {
     /// Those of one service.
     pub fn spans_of(&self, service: &str) -> Vec<Span> {
         self.lock().spans.iter().filter(|span| &*span.service == service).cloned().collect()
+    }
+
+    /// The oldest spans that are kept of those recorded after the first `after` of all: for whoever takes them away bit by bit.
+    pub fn next(&self, after: u64, most: usize) -> Batch {
+        let kept = self.lock();
+        let first = kept.recorded - kept.spans.len() as u64;
+        let begin = after.clamp(first, kept.recorded);
+        let spans: Vec<Span> = kept.spans.iter().skip((begin - first) as usize).take(most).cloned().collect();
+        Batch { end: begin + spans.len() as u64, missed: begin.saturating_sub(after), spans }
     }
 
     /// How many there were.

@@ -5,17 +5,22 @@ use super::{Kind, Span};
 use crate::json::Text;
 use std::fmt::Write;
 
-/// One `resourceSpans` for each service. `unix_ns` is what the clock of this process must be advanced by to be Unix time.
-pub fn otlp<'a>(spans: impl IntoIterator<Item = &'a Span>, unix_ns: u64) -> String {
+/// One `resourceSpans` for each service, which has these attributes, too. `unix_ns` is what the clock of this process must be advanced by to be Unix time.
+pub fn otlp<'a>(
+    spans: impl IntoIterator<Item = &'a Span>,
+    unix_ns: u64,
+    resource: &[(String, String)],
+) -> String {
+    let about: String = resource.iter().map(|(key, value)| format!(",{}", attribute(key, value))).collect();
     let spans: Vec<&Span> = spans.into_iter().collect();
     let mut out = String::from("{\"resourceSpans\":[");
     for (n, service) in in_order(spans.iter().map(|span| &*span.service)).into_iter().enumerate() {
         let comma = if n > 0 { "," } else { "" };
         let _ = write!(
             out,
-            "{comma}{{\"resource\":{{\"attributes\":[{{\"key\":\"service.name\",\"value\":{{\"stringValue\":{}}}}}]}},\
+            "{comma}{{\"resource\":{{\"attributes\":[{}{about}]}},\
              \"scopeSpans\":[{{\"scope\":{{\"name\":\"millrace\"}},\"spans\":[",
-            Text(service)
+            attribute("service.name", service)
         );
         for (n, span) in spans.iter().filter(|span| &*span.service == service).enumerate() {
             if n > 0 {
@@ -29,6 +34,10 @@ pub fn otlp<'a>(spans: impl IntoIterator<Item = &'a Span>, unix_ns: u64) -> Stri
     out
 }
 
+fn attribute(key: &str, value: &str) -> String {
+    format!("{{\"key\":{},\"value\":{{\"stringValue\":{}}}}}", Text(key), Text(value))
+}
+
 fn one(out: &mut String, span: &Span, unix_ns: u64) {
     let parent = span.parent.map_or(String::new(), |parent| format!("{parent:016x}"));
     // OTLP's kinds: 1 internal, 2 server, 3 client; its status: 2 error, 0 unset.
@@ -37,12 +46,12 @@ fn one(out: &mut String, span: &Span, unix_ns: u64) {
         Kind::Server => 2,
         Kind::Client => 3,
     };
-    let text = |key: &str, value: &str| {
-        format!("{{\"key\":\"{key}\",\"value\":{{\"stringValue\":{}}}}}", Text(value))
-    };
-    let mut attributes =
-        [text("place", span.place.name()), text("thread.name", &span.row), text("outcome", &span.outcome)]
-            .join(",");
+    let mut attributes = [
+        attribute("place", span.place.name()),
+        attribute("thread.name", &span.row),
+        attribute("outcome", &span.outcome),
+    ]
+    .join(",");
     if let Some(connection) = span.connection {
         let _ = write!(attributes, ",{{\"key\":\"connection\",\"value\":{{\"intValue\":\"{connection}\"}}}}");
     }

@@ -126,15 +126,49 @@ proptest! {
         }
     }
 
+    /// Whoever takes spans away bit by bit has each once, or is told how many had made room before it came.
+    #[test]
+    fn spans_are_taken_bit_by_bit(
+        most in 1..20usize,
+        takes in proptest::collection::vec((0..15usize, 1..9usize), 1..9),
+    ) {
+        let tracer = tracer(most);
+        let (mut end, mut missed, mut taken) = (0, 0, Vec::new());
+        for (recorded, at_once) in takes {
+            for at in (0..recorded as u64).map(Nanos) {
+                Open::begin(&tracer, None, at).end("x", Place::Edge, at, OK);
+            }
+            let batch = tracer.next(end, at_once);
+            prop_assert!(batch.spans.len() <= at_once);
+            prop_assert_eq!(batch.end - end, batch.missed + batch.spans.len() as u64);
+            (end, missed) = (batch.end, missed + batch.missed);
+            taken.extend(batch.spans.iter().map(|span| span.context.span));
+        }
+        let rest = tracer.next(end, most);
+        taken.extend(rest.spans.iter().map(|span| span.context.span));
+        let recorded = tracer.counts().recorded;
+        prop_assert_eq!(rest.end, recorded);
+        prop_assert_eq!(taken.len() as u64 + missed + rest.missed, recorded);
+        let all = taken.len();
+        taken.sort_unstable();
+        taken.dedup();
+        prop_assert_eq!(taken.len(), all);
+        let none = tracer.next(u64::MAX, 1);
+        prop_assert_eq!((none.spans.len(), none.end, none.missed), (0, recorded, 0));
+    }
+
     #[test]
     fn otlp_traces_are_read_back(requests in requests()) {
         let tracer = tracer(1000);
         record(&tracer, &requests);
-        let json: Value = serde_json::from_str(&otlp(&tracer.spans(), 1_000_000)).expect("JSON");
+        let about = [("host.name".to_owned(), "a\"b".to_owned())];
+        let json: Value = serde_json::from_str(&otlp(&tracer.spans(), 1_000_000, &about)).expect("JSON");
         let resources = json["resourceSpans"].as_array().expect("a list");
         let mut count = 0;
         for resource in resources {
             let service = resource["resource"]["attributes"][0]["value"]["stringValue"].as_str().expect("a name");
+            let host = &resource["resource"]["attributes"][1];
+            prop_assert_eq!((&host["key"], &host["value"]["stringValue"]), (&"host.name".into(), &"a\"b".into()));
             let of = tracer.spans_of(service);
             let listed = resource["scopeSpans"][0]["spans"].as_array().expect("a list");
             prop_assert_eq!(listed.len(), of.len());

@@ -3,6 +3,7 @@
 use super::environment::Fact;
 use super::plot;
 use super::table::Table;
+pub use base::html::escape;
 
 /// A figure worth a glance.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -139,22 +140,6 @@ fn block(block: &Block) -> String {
             format!("<div class=\"tiles\">{tiles}</div>")
         }
     }
-}
-
-/// `text` with HTML's own characters made harmless.
-pub fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#39;"),
-            c => out.push(c),
-        }
-    }
-    out
 }
 
 /// The page's looks; plots that are files of their own have them too.

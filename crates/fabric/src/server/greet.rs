@@ -17,6 +17,7 @@ use crate::connection::switch::{Links, Side};
 use crate::frame::{Frame, Header, Kind};
 use crate::link::{Address, Frames, Link, Lost};
 use crate::status::{Code, Status};
+use base::closing::{self, Reason};
 use base::units::Nanos;
 use rustix::fd::BorrowedFd;
 
@@ -133,6 +134,8 @@ impl Greeting {
         let header = Header { method: status.code() as u16, ..Header::new(Kind::Refuse, 0) };
         let _ = self.link.try_send(&header.emit(), status.message().as_bytes());
         self.link.flush(now);
+        let reason = Reason::Refused(status.message().to_owned());
+        closing::log("rpc", || format!("a new link ({})", self.link.transport().name()), &reason);
     }
 }
 

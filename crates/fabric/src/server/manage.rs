@@ -6,8 +6,9 @@
 use super::connection::{Connection, Counters, End, Phase};
 use super::{Server, find};
 use crate::frame::{Header, Kind};
-use crate::link::Transport;
+use crate::link::{Lost, Transport};
 use crate::status::Code;
+use base::closing::{self, Reason};
 use base::units::Nanos;
 
 /// A connection, as lists show it.
@@ -103,6 +104,7 @@ impl Server {
                 places.closed(connection.number);
             }
             connection.say_why(now);
+            connection.log_why();
             connection.watch_traffic();
             core.ended.add(&connection.counters);
         }
@@ -116,6 +118,23 @@ impl Connection {
             self.send_header(Header::new(Kind::Goodbye, 0), now);
             self.send_header(Header::new(Kind::Ping, 0), now);
         }
+    }
+
+    /// For operators.
+    fn log_why(&self) {
+        let Some(end) = self.over else { return };
+        let reason = match end {
+            End::Lost(Lost::Closed) => Reason::Client,
+            End::Lost(Lost::Dead | Lost::Restarted) => Reason::Gone,
+            End::Lost(Lost::Violation) => Reason::Protocol("of its transport"),
+            End::Lost(Lost::NoRoom) => Reason::Limit("link.buffers, or too long for one frame"),
+            End::Violation(what) => Reason::Protocol(what),
+            End::Stuck => Reason::SlowReader,
+            End::Idle => Reason::Idle,
+            End::Closed | End::Drained => Reason::Drain,
+        };
+        // A link does not say who is at its other end.
+        closing::log("rpc", || format!("connection {} ({})", self.number, self.transport().name()), &reason);
     }
 
     /// The last frame, when the client is still there.

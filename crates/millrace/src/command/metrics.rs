@@ -17,10 +17,11 @@ pub struct List {
 }
 
 /// Who shows them, and which.
-fn lists() -> [(&'static str, Vec<&'static Family>); 10] {
-    use serve::{chain, inc, kv, proxy, rec, rpc};
+fn lists() -> [(&'static str, Vec<&'static Family>); 11] {
+    use serve::{chain, inc, kv, otlp, proxy, rec, rpc};
     [
         ("Every server", [process::own::FAMILIES, process::FAMILIES].concat()),
+        ("Every server that sends to a collector (`--otlp`)", otlp::FAMILIES.into()),
         ("A memcached node (`up`)", kv::metrics::FAMILIES.into()),
         (
             "Nodes of the in-network cache (`box`, `home`, `controller`, `inc run`)",
@@ -51,7 +52,7 @@ impl List {
         }
         for (who, families) in lists() {
             writeln!(out, "{who}")?;
-            for Family { name, kind, labels, help } in families {
+            for Family { name, kind, labels, help, .. } in families {
                 writeln!(out, "  {name}   ({}{})\n      {help}", kind.word(), labelled(labels))?;
             }
         }
@@ -77,7 +78,7 @@ fn markdown() -> String {
     let mut out = String::new();
     for (who, families) in lists() {
         let _ = writeln!(out, "\n### {who}\n\n| name | type | labels | |\n|---|---|---|---|");
-        for Family { name, kind, labels, help } in families {
+        for Family { name, kind, labels, help, .. } in families {
             let _ = writeln!(out, "| `{name}` | {} | {} | {help} |", kind.word(), labels.join(", "));
         }
     }

@@ -6,6 +6,7 @@
 // Each suite is a program of its own and uses its own part of this module.
 #![allow(dead_code)]
 
+pub mod http;
 pub mod node;
 
 use rustix::net::sockopt;

@@ -77,6 +77,17 @@ pub enum CloseReason {
 }
 
 impl CloseReason {
+    /// What was wrong, for people.
+    pub const fn what(self) -> &'static str {
+        match self {
+            CloseReason::LineTooLong => "a line that is too long",
+            CloseReason::Refused => "a binary request that cannot be read on",
+            CloseReason::NotBinary => "a byte that begins no binary request",
+            CloseReason::Quit => "quit",
+            CloseReason::Http => "an HTTP request",
+        }
+    }
+
     /// What to say before closing.
     pub const fn line(self) -> Option<Line> {
         match self {

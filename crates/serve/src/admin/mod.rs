@@ -2,8 +2,8 @@
 //!
 //! | request | answer |
 //! |---|---|
-//! | `GET /` | what this port answers |
-//! | `GET /metrics` | Prometheus text ([`crate::metrics`]) |
+//! | `GET /` | who this is and what the port answers: for browsers as HTML, else as text |
+//! | `GET /metrics` | Prometheus' text, or OpenMetrics where `Accept` wants it more ([`crate::metrics`]) |
 //! | `GET /registers`, `/registers/NAME` | all registers, one, as JSON |
 //! | `PUT /registers/NAME` | sets a live register to the body's text; with the token. 409: it is read at the start only |
 //! | `GET /healthz` | 200 while the server's loops turn; 503, and as JSON which stall, or why it will never serve again |
@@ -19,8 +19,10 @@
 //! | `guard` | who may ask what |
 //! | `registers` | registers as JSON, and set |
 //! | `health` | whether loops turn |
+//! | `index` | the page at `/` |
 //! | `ask` | questions that a loop answers between two turns |
 //! | `collector` | the thread that waits for answers |
+//! | `shown` | what a process shows, at the port and to whoever else takes it |
 //! | `traces` | spans, of all services or of one |
 //!
 //! **Who may ask.** Whoever reaches the port may read. What changes something wants `Authorization: Bearer TOKEN`, where TOKEN stands in a
@@ -32,7 +34,9 @@ pub mod ask;
 mod collector;
 mod guard;
 pub mod health;
+mod index;
 mod registers;
+mod shown;
 #[cfg(test)]
 mod tests;
 mod traces;
@@ -40,13 +44,14 @@ mod traces;
 pub use crate::http::PortAt;
 pub use ::client::web::parse_address;
 pub use guard::{is_foreign_page, token_file, token_for};
+pub use index::Entry;
 pub use registers::{Row, Tuned, rows};
 
 use crate::http::{Limits, Port};
-use crate::metrics::{self, Page};
+use crate::metrics::{Format, Page};
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Path, State};
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::{MethodRouter, get};
@@ -55,21 +60,23 @@ use base::trace::Tracer;
 use collector::Collector;
 use guard::{Guard, TOKEN_VARIABLE, guarded, new_token};
 use health::{Pulse, STALL_TIMEOUT, stalled};
-use registers::{Lists, Refused};
-use std::fmt::Write as _;
+use index::{Index, Moment, wants_html};
+use registers::Refused;
+pub(crate) use shown::Shown;
+use shown::{Asked, Owner};
 use std::fs;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{self, PathBuf};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const LIMITS: Limits =
     Limits { connections: 64, head_timeout: Duration::from_secs(10), drain: Duration::ZERO, reserved: 8 };
 /// What every port answers: path, and what that is.
 const COMMON: [(&str, &str); 7] = [
-    ("GET /", "this list"),
-    ("GET /metrics", "metrics, as Prometheus text"),
+    ("GET /", "this list; for browsers with who this is"),
+    ("GET /metrics", "metrics, as Prometheus text or OpenMetrics"),
     ("GET /registers", "all registers, as JSON"),
     ("GET /registers/NAME", "one register"),
     ("PUT /registers/NAME", "sets a live register to the body's text; with the token"),
@@ -77,69 +84,67 @@ const COMMON: [(&str, &str); 7] = [
     ("GET /readyz", "200 while clients are served; 503: why not"),
 ];
 
-type Collect = Box<dyn Fn(&mut Page) + Send + Sync>;
-type Check = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
 type Text = Arc<dyn Fn() -> String + Send + Sync>;
-/// Of which service something is, where a process has services with names.
-type Owner = Option<Arc<str>>;
 /// The type of JSON, for [`Routes::text`].
 pub const JSON: &str = "application/json";
 
 /// What a server shows at its port.
 #[derive(Default)]
 pub struct Routes {
-    lists: Lists,
-    collect: Vec<(Owner, Collect)>,
-    ready: Vec<Check>,
-    alive: Vec<Check>,
-    pulses: Vec<Pulse>,
+    shown: Shown,
     more: Router,
     /// Path, type, and what gives the text.
     texts: Vec<(String, &'static str, Text)>,
-    /// Where its requests leave spans.
-    tracer: Option<Tracer>,
     listed: Vec<(String, &'static str)>,
+    entries: Vec<Entry>,
 }
 
 impl Routes {
+    /// A service that the page at `/` names.
+    #[must_use]
+    pub fn entry(mut self, entry: Entry) -> Routes {
+        self.entries.push(entry);
+        self
+    }
+
     /// Registers of this list, too.
     #[must_use]
     pub fn registers<T: Tuned>(mut self, tuned: Arc<T>) -> Routes {
-        self.lists.0.push((None, tuned));
+        self.shown.lists.0.push((None, tuned));
         self
     }
 
     /// Metrics that are added to the page when somebody asks; it may wait for a lock or a loop.
     #[must_use]
     pub fn metrics(mut self, collect: impl Fn(&mut Page) + Send + Sync + 'static) -> Routes {
-        self.collect.push((None, Box::new(collect)));
+        self.shown.collect.push((None, Box::new(collect)));
         self
     }
 
     /// Clients are served if this says so, too; else it says why not. It may wait as well.
     #[must_use]
     pub fn ready(mut self, check: impl Fn() -> Result<(), String> + Send + Sync + 'static) -> Routes {
-        self.ready.push(Box::new(check));
+        self.shown.ready.push(Box::new(check));
         self
     }
 
     /// The server may serve again without being started anew if this says so, too; else it says why not. It may not wait.
     #[must_use]
     pub fn alive(mut self, check: impl Fn() -> Result<(), String> + Send + Sync + 'static) -> Routes {
-        self.alive.push(Box::new(check));
+        self.shown.alive.push(Box::new(check));
         self
     }
 
     /// Loops whose turns show that the server lives.
     #[must_use]
     pub fn loops(mut self, pulses: impl IntoIterator<Item = Pulse>) -> Routes {
-        self.pulses.extend(pulses);
+        self.shown.pulses.extend(pulses);
         self
     }
 
     /// The loops that `/healthz` looks at.
     pub fn pulses(&self) -> Vec<Pulse> {
-        self.pulses.clone()
+        self.shown.pulses.clone()
     }
 
     /// Another request, `GET /path` or `PUT /path`, with what it answers.
@@ -169,7 +174,7 @@ impl Routes {
     /// Its requests leave spans there.
     #[must_use]
     pub fn traces(mut self, tracer: &Tracer) -> Routes {
-        self.tracer = Some(tracer.clone());
+        self.shown.tracer = Some(tracer.clone());
         self
     }
 
@@ -177,30 +182,32 @@ impl Routes {
     /// requests are below /services/NAME. Without a name nothing is changed.
     #[must_use]
     pub fn service(mut self, name: Option<&str>, own: Routes) -> Routes {
-        let Routes { lists, collect, ready, alive, pulses, more, texts, tracer, listed } = own;
+        let Routes { shown, more, texts, listed, entries } = own;
+        let Shown { lists, collect, ready, alive, pulses, tracer } = shown;
+        self.entries.extend(entries);
         let owner: Owner = name.map(Arc::from);
         let below = name.map_or(String::new(), |name| format!("/services/{name}"));
         let named =
             |what: String| owner.as_ref().map_or_else(|| what.clone(), |owner| format!("{owner}: {what}"));
-        self.lists.0.extend(lists.0.into_iter().map(|(_, list)| (owner.clone(), list)));
-        self.collect.extend(collect.into_iter().map(|(_, collect)| (owner.clone(), collect)));
-        self.pulses.extend(pulses.into_iter().map(|pulse| pulse.renamed(named)));
-        let named_check = |check: Check| {
+        self.shown.lists.0.extend(lists.0.into_iter().map(|(_, list)| (owner.clone(), list)));
+        self.shown.collect.extend(collect.into_iter().map(|(_, collect)| (owner.clone(), collect)));
+        self.shown.pulses.extend(pulses.into_iter().map(|pulse| pulse.renamed(named)));
+        let named_check = |check: shown::Check| {
             let owner = owner.clone();
             let named = move |why: String| match &owner {
                 Some(owner) => format!("{owner}: {why}"),
                 None => why,
             };
-            Box::new(move || check().map_err(&named)) as Check
+            Box::new(move || check().map_err(&named)) as shown::Check
         };
-        self.ready.extend(ready.into_iter().map(named_check));
-        self.alive.extend(alive.into_iter().map(named_check));
+        self.shown.ready.extend(ready.into_iter().map(named_check));
+        self.shown.alive.extend(alive.into_iter().map(named_check));
         if let Some(tracer) = tracer {
             if name.is_some() {
                 self = self.with_traces(&below, &tracer, true);
             }
             // One tracer has the spans of all services.
-            self.tracer = Some(tracer);
+            self.shown.tracer = Some(tracer);
         }
         self.more = if below.is_empty() { self.more.merge(more) } else { self.more.nest(&below, more) };
         self.texts.extend(texts.into_iter().map(|(path, kind, text)| (format!("{below}{path}"), kind, text)));
@@ -222,18 +229,23 @@ impl Routes {
         self
     }
 
-    fn into_router(mut self) -> io::Result<Router> {
-        if let Some(tracer) = self.tracer.clone() {
+    /// What is shown, for whoever takes it without a port.
+    pub(crate) fn into_shown(self) -> Arc<Shown> {
+        Arc::new(self.shown)
+    }
+
+    /// The port's requests, and what they show.
+    fn into_router(mut self) -> io::Result<(Router, Arc<Shown>)> {
+        if let Some(tracer) = self.shown.tracer.clone() {
             self = self.with_traces("", &tracer, false);
         }
-        let mut list = String::new();
-        let listed = self.listed.iter().map(|(request, what)| (&**request, *what));
-        for (request, what) in COMMON.into_iter().chain(listed) {
-            let _ = writeln!(list, "{request:24} {what}");
-        }
-        let Routes { lists, collect, ready, alive, pulses, mut more, texts, tracer, .. } = self;
-        let shown = Shown { lists, collect, ready, alive, pulses, tracer };
-        let state = Asked { shown: Arc::new(shown), collector: Collector::start()? };
+        let common = COMMON.map(|(request, what)| (request.to_owned(), what));
+        let requests = common.into_iter().chain(std::mem::take(&mut self.listed)).collect();
+        let index = Arc::new(Index { services: std::mem::take(&mut self.entries), requests });
+        let Routes { shown, mut more, texts, .. } = self;
+        let shown = Arc::new(shown);
+        let state =
+            Asked { shown: Arc::clone(&shown), begun: Instant::now(), collector: Collector::start()? };
         for (path, kind, text) in texts {
             let asked = state.clone();
             let answer = async move || {
@@ -243,20 +255,21 @@ impl Routes {
             more = more.route(&path, get(answer));
         }
         let routes = Router::new()
-            .route("/", get(async move || list))
+            .route("/", get(async move |asked, headers| show_index(asked, headers, &index).await))
             .route("/metrics", get(show_metrics))
             .route("/registers", get(show_registers))
             .route("/registers/{name}", get(show_register).put(set_register))
             .route("/healthz", get(healthz))
             .route("/readyz", get(readyz))
             .layer(DefaultBodyLimit::max(4096));
-        Ok(routes.with_state(state).merge(more))
+        Ok((routes.with_state(state).merge(more), shown))
     }
 }
 
 /// The port, serving since it was made and until it is dropped.
 pub struct Admin {
     port: Port,
+    shown: Arc<Shown>,
     token: PathBuf,
     /// The file is this port's, and goes with it.
     made: bool,
@@ -269,7 +282,8 @@ impl Admin {
     /// The system's, for example when the address is taken; the token cannot be read or written.
     pub fn start(at: PortAt, routes: Routes) -> io::Result<Admin> {
         let guard = Arc::new(OnceLock::new());
-        let routes = routes.into_router()?.layer(from_fn_with_state(Arc::clone(&guard), guarded));
+        let (routes, shown) = routes.into_router()?;
+        let routes = routes.layer(from_fn_with_state(Arc::clone(&guard), guarded));
         let port = Port::start("admin", at, routes, LIMITS)?;
         let (token, made) = match std::env::var_os(TOKEN_VARIABLE) {
             Some(file) => (PathBuf::from(file), false),
@@ -283,7 +297,7 @@ impl Admin {
             other => io::Error::other(other.to_string()),
         })?;
         guard.set(Guard::new(key)).expect("it is set once");
-        Ok(Admin { port, token, made })
+        Ok(Admin { port, shown, token, made })
     }
 
     /// The address that was bound.
@@ -294,6 +308,11 @@ impl Admin {
     /// How it is asked: `http://ADDR:PORT` or `https://ADDR:PORT`.
     pub fn url(&self) -> String {
         self.port.url()
+    }
+
+    /// What is shown there.
+    pub(crate) fn shown(&self) -> Arc<Shown> {
+        Arc::clone(&self.shown)
     }
 
     /// The file with the token.
@@ -311,52 +330,23 @@ impl Drop for Admin {
     }
 }
 
-struct Shown {
-    lists: Lists,
-    collect: Vec<(Owner, Collect)>,
-    ready: Vec<Check>,
-    alive: Vec<Check>,
-    pulses: Vec<Pulse>,
-    tracer: Option<Tracer>,
-}
-
-/// What each request is given.
-#[derive(Clone)]
-struct Asked {
-    shown: Arc<Shown>,
-    collector: Collector,
-}
-
-impl Asked {
-    /// What `job` says of the server.
-    async fn of<T: Send + 'static>(
-        &self,
-        job: impl FnOnce(&Shown) -> T + Send + 'static,
-    ) -> Result<T, Response> {
-        let shown = Arc::clone(&self.shown);
-        let silent = "the server does not answer; GET /healthz says which thread stalls\n";
-        let told = self.collector.run(move || job(&shown)).await;
-        told.ok_or_else(|| (StatusCode::SERVICE_UNAVAILABLE, silent).into_response())
+async fn show_index(
+    State(asked): State<Asked>,
+    headers: HeaderMap,
+    index: &Index,
+) -> Result<Response, Response> {
+    if !wants_html(&headers) {
+        return Ok(index.text().into_response());
     }
+    let ready = asked.of(Shown::ready).await?;
+    Ok(index.html(&Moment { uptime: asked.begun.elapsed(), ready }))
 }
 
-async fn show_metrics(State(asked): State<Asked>) -> Result<Response, Response> {
-    let text = asked.of(|shown| {
-        let mut page = Page::default();
-        for (owner, collect) in &shown.collect {
-            page.set_service(owner.as_deref());
-            collect(&mut page);
-        }
-        for (owner, list) in &shown.lists.0 {
-            page.set_service(owner.as_deref());
-            metrics::process::collect_registers(&mut page, &list.show());
-        }
-        page.set_service(None);
-        let spans = shown.tracer.as_ref().map(Tracer::counts).unwrap_or_default();
-        metrics::process::collect(&mut page, spans);
-        page.text()
-    });
-    Ok(([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text.await?).into_response())
+async fn show_metrics(State(asked): State<Asked>, headers: HeaderMap) -> Result<Response, Response> {
+    let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
+    let format = Format::accepted(accept);
+    let text = asked.of(move |shown| shown.page().written(format)).await?;
+    Ok(([(header::CONTENT_TYPE, format.content_type())], text).into_response())
 }
 
 async fn show_registers(State(asked): State<Asked>) -> Json<Vec<Row>> {
@@ -392,8 +382,7 @@ async fn healthz(State(asked): State<Asked>) -> Response {
 }
 
 async fn readyz(State(asked): State<Asked>) -> Result<Response, Response> {
-    let ready = asked.of(|shown| shown.ready.iter().try_for_each(|check| check())).await?;
-    Ok(match ready {
+    Ok(match asked.of(Shown::ready).await? {
         Ok(()) => "ready\n".into_response(),
         Err(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")).into_response(),
     })

@@ -141,7 +141,7 @@ fn every_port_has_metrics_registers_and_health() {
     let (status, metrics) = whole(&admin, "GET /metrics", "");
     assert!(status == 200 && metrics.contains("millrace_pump_litres_total 7\n"), "{metrics}");
     assert!(metrics.contains("millrace_register{name=\"pump.size\",unit=\"count\"} 16"), "{metrics}");
-    metrics::lint::hold(&metrics);
+    crate::metrics::lint::hold(&metrics);
     assert_eq!(whole(&admin, "GET /readyz", ""), (503, "it starts\n".into()));
     serves.store(true, std::sync::atomic::Ordering::Relaxed);
     assert_eq!(whole(&admin, "GET /readyz", ""), (200, "ready\n".into()));

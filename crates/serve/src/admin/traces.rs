@@ -21,7 +21,7 @@ pub fn routes(tracer: &Tracer, is_one: bool) -> [MethodRouter; 2] {
         [(CONTENT_TYPE, super::JSON), (CONTENT_DISPOSITION, "attachment; filename=\"millrace-trace.json\"")];
     let (for_chrome, for_otlp) = (tracer.clone(), tracer.clone());
     let as_chrome = get(async move || (kind, chrome(&spans(&for_chrome), Clock::shared().monotonic())));
-    let as_otlp = get(async move || ([(CONTENT_TYPE, super::JSON)], otlp(&spans(&for_otlp), unix_ns())));
+    let as_otlp = get(async move || ([(CONTENT_TYPE, super::JSON)], otlp(&spans(&for_otlp), unix_ns(), &[])));
     [as_chrome, as_otlp]
 }
 

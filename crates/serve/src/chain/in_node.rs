@@ -63,6 +63,10 @@ impl Service for Serving {
         "txn"
     }
 
+    fn role(&self) -> String {
+        self.keys.name()
+    }
+
     fn protocols(&self) -> &'static [&'static str] {
         &["fabric"]
     }

@@ -185,6 +185,13 @@ impl Service for Nodes {
         "cache"
     }
 
+    fn role(&self) -> String {
+        format!(
+            "of the in-network cache: {}",
+            self.nodes.iter().map(|node| book::name(*node)).collect::<Vec<_>>().join(", ")
+        )
+    }
+
     fn protocols(&self) -> &'static [&'static str] {
         &[]
     }

@@ -214,8 +214,8 @@ mod tests {
             "millrace_inc_left{node=\"box:1\"} 3",
             "millrace_inc_moved{node=\"controller:0\",of=\"home:1\",address=\"10.0.0.9:7104\"} 17",
             "millrace_inc_drained{node=\"controller:0\",of=\"box:2\"} 1",
-            "millrace_inc_datagram_seconds_bucket{node=\"box:1\",tier=\"user\",outcome=\"answered\",le=\"0.000002\"} 1",
-            "millrace_inc_datagram_seconds_bucket{node=\"box:1\",tier=\"user\",outcome=\"answered\",le=\"0.00001\"} 3",
+            "millrace_inc_datagram_seconds_bucket{node=\"box:1\",tier=\"user\",outcome=\"answered\",le=\"2e-06\"} 1",
+            "millrace_inc_datagram_seconds_bucket{node=\"box:1\",tier=\"user\",outcome=\"answered\",le=\"1e-05\"} 3",
             "millrace_inc_datagram_seconds_count{node=\"box:1\",tier=\"user\",outcome=\"answered\"} 3",
         ] {
             assert!(text.contains(sample), "{sample} in\n{text}");

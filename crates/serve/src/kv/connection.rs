@@ -12,6 +12,7 @@ use super::stream::{Piece, Stream};
 use crate::memcached::input::{BufferLimit, Input, Pool};
 use base::Nanos;
 use base::budget::Budget;
+use base::closing::Reason;
 use base::tls::HELLO;
 use protocol::memcache::{CloseReason, Command, Line, Parser, Step};
 use ring::arena::Span;
@@ -66,6 +67,8 @@ pub struct Connection {
     pub has_said_all: bool,
     /// What the client sent cannot be read on; for the edge to count.
     pub unreadable: bool,
+    /// Why it will have ended, if nothing else comes between.
+    pub why: Reason,
     /// The client is gone; the connection closes once nothing of it is in flight.
     pub broken: bool,
     /// In the edge's list of connections with input to parse.
@@ -117,6 +120,7 @@ impl Connection {
             closing: false,
             has_said_all: false,
             unreadable: false,
+            why: Reason::Client,
             broken: false,
             runnable: false,
             generation,
@@ -213,7 +217,9 @@ impl Connection {
                     self.input.consume(consumed);
                     if let (Command::Binary(_), Some(reason)) = (command, self.parser.closed()) {
                         self.closing = true;
-                        self.unreadable = reason != CloseReason::Quit;
+                        if reason != CloseReason::Quit {
+                            self.set_unreadable(reason.what());
+                        }
                     }
                     return Parsed::Request(command);
                 }
@@ -226,18 +232,29 @@ impl Connection {
                     // It would wait for an answer to its hello, and hears of its mistake at once instead.
                     if input.starts_with(&HELLO) {
                         self.closing = true;
-                        self.unreadable = true;
+                        self.set_unreadable("TLS at a port without");
                     }
                     return Parsed::Dry;
                 }
                 Step::Close { reason } => {
                     self.closing = true;
-                    self.unreadable = true;
+                    self.set_unreadable(reason.what());
                     let last_words = |line| Parsed::Request(Command::Malformed { line, noreply: false });
                     return reason.line().map_or(Parsed::Dry, last_words);
                 }
             }
         }
+    }
+
+    fn set_unreadable(&mut self, what: &'static str) {
+        self.unreadable = true;
+        self.why = Reason::Protocol(what);
+    }
+
+    /// The client does not take its replies any more.
+    pub fn set_gone(&mut self) {
+        self.broken = true;
+        self.why = Reason::Gone;
     }
 
     fn step_in_message<'a>(&mut self, mut input: &'a [u8]) -> Parsed<'a> {

@@ -2,7 +2,7 @@
 
 use super::Server;
 use super::config::{Config, Listen, octal};
-use super::durable::DurableArgs;
+use super::durable::{Durability, DurableArgs};
 use super::home::HomeArgs;
 use super::registers::Id;
 use crate::admin::Routes;
@@ -77,6 +77,16 @@ impl Kv {
 impl Service for Kv {
     fn kind(&self) -> &'static str {
         "kv"
+    }
+
+    fn role(&self) -> String {
+        let home = if self.config.home.boxes.is_some() { ", home of boxes" } else { "" };
+        let durable = match self.config.durable.durability {
+            Durability::None => "",
+            Durability::Log => ", with a log",
+            Durability::Chain => ", items in a chain",
+        };
+        format!("memcached node{home}{durable}")
     }
 
     fn protocols(&self) -> &'static [&'static str] {

@@ -4,8 +4,10 @@
 //! round-robin does not, and this thread runs only when a client connects.
 
 use super::counters::NetCounters;
+use super::socket::peer_of;
 use crate::admin::health::{Beat, Pulse};
 use crate::descriptors;
+use base::closing::{self, Reason};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with, sockopt};
@@ -166,6 +168,8 @@ impl Acceptor<'_> {
     /// Best effort: memcached's words, then closed. Who speaks TLS could not read them before a handshake, which would cost more than it says.
     fn refuse(&self, purpose: Purpose, socket: &OwnedFd) {
         self.door.net.rejected_connections.add(1);
+        let reason = Reason::Limit("as many are open as may be");
+        closing::log("memcached", || peer_of(socket.as_fd()), &reason);
         if purpose == Purpose::Tls {
             return;
         }

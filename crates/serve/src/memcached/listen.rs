@@ -1,5 +1,6 @@
 //! Opening the sockets that a node listens on.
 
+use crate::process::systemd;
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with, sockopt,
 };
@@ -45,12 +46,15 @@ impl fmt::Display for ListenError {
 
 impl std::error::Error for ListenError {}
 
-/// A TCP listener on `address`, and the address that was bound (a port of 0 becomes a real one).
+/// A TCP listener on `address`, and the address that was bound (a port of 0 becomes a real one): the service manager's, if it opened one there.
 ///
 /// # Errors
 /// With the address and what to do.
 pub fn tcp(address: SocketAddr, backlog: i32) -> Result<(OwnedFd, SocketAddr), ListenError> {
     let open = || -> io::Result<(OwnedFd, SocketAddr)> {
+        if let Some(listener) = systemd::tcp_listener(address)? {
+            return Ok((listener.into(), address));
+        }
         let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(family, SocketType::STREAM, flags, None)?;
@@ -80,17 +84,20 @@ pub fn udp(address: SocketAddr) -> Result<(OwnedFd, SocketAddr), ListenError> {
     open().map_err(|source| ListenError { place: format!("UDP {address}"), choose: UDP_PORT, source })
 }
 
-/// A Unix stream listener; it removes its path when dropped.
+/// A Unix stream listener; it removes its path when dropped, if it made it.
 pub struct UnixListener {
     /// The socket.
     pub socket: OwnedFd,
-    path: PathBuf,
+    /// None: it is the service manager's.
+    path: Option<PathBuf>,
 }
 
 impl Drop for UnixListener {
     fn drop(&mut self) {
-        // Somebody may have removed or replaced it already; then there is nothing of ours to remove.
-        let _ = std::fs::remove_file(&self.path);
+        if let Some(path) = &self.path {
+            // Somebody may have removed or replaced it already; then there is nothing of ours to remove.
+            let _ = std::fs::remove_file(path);
+        }
     }
 }
 
@@ -101,11 +108,14 @@ impl Drop for UnixListener {
 /// With the path and what to do.
 pub fn unix(path: &Path, mask: u32, backlog: i32) -> Result<UnixListener, ListenError> {
     let open = || -> io::Result<UnixListener> {
+        if let Some(socket) = systemd::unix_listener(path)? {
+            return Ok(UnixListener { socket, path: None });
+        }
         remove_stale(path)?;
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
         bind(&socket, &SocketAddrUnix::new(path)?)?;
-        let listener = UnixListener { socket, path: path.to_path_buf() };
+        let listener = UnixListener { socket, path: Some(path.to_path_buf()) };
         std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mask))?;
         listen(&listener.socket, backlog)?;
         Ok(listener)

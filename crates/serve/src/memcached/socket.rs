@@ -11,6 +11,7 @@ use base::budget::Budget;
 use base::tls::{Received, Session, SessionError, rustls};
 use rustix::io::{Errno, retry_on_intr};
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// What who speaks plainly to a port for TLS hears.
@@ -49,6 +50,17 @@ impl From<Errno> for ReadError {
             Errno::AGAIN => ReadError::Again,
             _ => ReadError::Gone,
         }
+    }
+}
+
+/// Who is at the other end of a socket, as far as the system still knows.
+pub(crate) fn peer_of(socket: BorrowedFd<'_>) -> String {
+    match rustix::net::getpeername(socket) {
+        Ok(Some(peer)) => match SocketAddr::try_from(peer) {
+            Ok(peer) => peer.to_string(),
+            Err(_) => "a client of this machine".to_owned(),
+        },
+        Ok(None) | Err(_) => "a client that is gone".to_owned(),
     }
 }
 

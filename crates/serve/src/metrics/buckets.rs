@@ -25,6 +25,18 @@ impl Buckets {
         Buckets { steps, count, sum: sum_ns / 1e9 }
     }
 
+    /// Upper ends and how many are in each bucket alone, with the one that has no end.
+    pub fn each(&self) -> Vec<(f64, u64)> {
+        let ends = self.steps.iter().copied().chain([(f64::INFINITY, self.count)]);
+        let mut below = 0;
+        let alone = ends.map(|(end, within)| {
+            let own = within.saturating_sub(below);
+            below = below.max(within);
+            (end, own)
+        });
+        alone.collect()
+    }
+
     /// With others that have the same ends.
     pub fn add(&mut self, others: &Buckets) {
         for ((_, count), (_, more)) in self.steps.iter_mut().zip(&others.steps) {

@@ -49,6 +49,10 @@ pub fn findings(text: &str) -> Vec<String> {
             if help.trim().is_empty() {
                 found.push(format!("{name} has no help"));
             }
+            // OpenMetrics has them escaped, and Prometheus' text not all of them: nothing needs them.
+            if help.contains(['"', '\\']) {
+                found.push(format!("{name}: a quotation mark or a backslash in its help"));
+            }
             head = Head { name: name.to_owned(), has_help: true, ..Head::default() };
         } else if let Some(rest) = line.strip_prefix("# TYPE ") {
             let (name, kind) = rest.split_once(' ').unwrap_or((rest, ""));
@@ -185,6 +189,7 @@ mod tests {
         let bucket = |end: &str, count: u8| format!("millrace_x_seconds_bucket{{le=\"{end}\"}} {count}\n");
         for (text, part) in [
             ("# HELP millrace_x \n# TYPE millrace_x gauge\n".to_owned(), "no help"),
+            ("# HELP millrace_x The \"x\".\n# TYPE millrace_x gauge\n".to_owned(), "quotation mark"),
             ("# TYPE millrace_x gauge\n".to_owned(), "no HELP"),
             (head("millrace_x", "gauge") + &head("millrace_x", "gauge"), "second TYPE"),
             (head("millrace_X", "gauge"), "lower-case"),

@@ -2,13 +2,13 @@
 //!
 //! ```text
 //!  families! { … }  names, kinds, units, labels, help ─┐
-//!  a service's `collect`, when somebody asks ──────────┴─▶ Page ──▶ Prometheus text 0.0.4
+//!  a service's `collect`, when somebody asks ──────────┴─▶ Page ──▶ Prometheus' text or OpenMetrics
 //! ```
 //!
 //! | file | what it is |
 //! |---|---|
 //! | `mod` | [`Family`], and [`families!`](crate::families!), which makes a list of them |
-//! | `page` | [`Page`]: samples of one moment, and the writer |
+//! | `page` | [`Page`]: samples of one moment, and how they are written |
 //! | `buckets` | [`Buckets`]: a histogram of any make in Prometheus' shape, in seconds |
 //! | `process` | what every process shows: processor time, memory, descriptors, version, registers, lines logged |
 //! | `read` | a page of another process, read again |
@@ -17,8 +17,8 @@
 //! A name is `millrace_SERVICE_WHAT[_UNIT][_total]`: the macro puts unit and `_total` there, so a name says what its kind and unit say. Units are
 //! base units. All of them: `docs/metrics.md`, which a test holds to the lists.
 //!
-//! Why not the crate prometheus-client: it writes values of labels as they are (its issue 151, version 0.24), and here a method's name comes from
-//! whoever calls it: one with a quotation mark would make the page unreadable.
+//! Formats are `prometheus-client`'s, the official library. Its own counters and histograms are not used: what is counted is where the requests are, in
+//! cells that one thread writes, and is read here when somebody asks.
 
 mod buckets;
 #[cfg(test)]
@@ -28,7 +28,7 @@ pub mod process;
 pub mod read;
 
 pub use buckets::Buckets;
-pub use page::{CONTENT_TYPE, Number, Page};
+pub use page::{Format, Number, Page, Sample, Value};
 
 /// What a family's samples are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,10 +59,22 @@ pub struct Family {
     pub name: &'static str,
     /// What its samples are.
     pub kind: Kind,
+    /// What they are in, if they are no plain counts.
+    pub unit: Option<&'static str>,
     /// Names of the labels, in the order in which values are given.
     pub labels: &'static [&'static str],
     /// A sentence for people.
     pub help: &'static str,
+}
+
+impl Family {
+    /// The name without unit and `_total`.
+    pub fn base_name(&self) -> &'static str {
+        let whole =
+            self.name.strip_suffix("_total").filter(|_| self.kind == Kind::Counter).unwrap_or(self.name);
+        let without = self.unit.and_then(|unit| whole.strip_suffix(unit)?.strip_suffix('_'));
+        without.unwrap_or(whole)
+    }
 }
 
 /// Declares a service's families: a constant for each, and `FAMILIES`, all of them. Units are `count` (none), `seconds`, `bytes`, `ratio`.
@@ -81,6 +93,7 @@ macro_rules! families {
         $(#[doc = $help] pub const $id: &$crate::metrics::Family = &$crate::metrics::Family {
             name: concat!($prefix, $what, $crate::families!(@unit $unit), $crate::families!(@end $kind)),
             kind: $crate::families!(@kind $kind),
+            unit: $crate::families!(@base $unit),
             labels: &[$($label),*],
             help: $help,
         };)*
@@ -89,6 +102,8 @@ macro_rules! families {
         #[allow(dead_code)] // Lists that are no service's are read by nobody.
         pub const FAMILIES: &[&$crate::metrics::Family] = &[$($id),*];
     };
+    (@base count) => { None };
+    (@base $unit:ident) => { Some(stringify!($unit)) };
     (@unit count) => { "" };
     (@unit seconds) => { "_seconds" };
     (@unit bytes) => { "_bytes" };

@@ -2,17 +2,20 @@
 //!
 //! ```text
 //!  millrace: serving memcached clients on 127.0.0.1:11211
-//!  {"time":"2026-11-24T08:33:05.123456Z","level":"info","service":"kv","message":"serving …","address":"127.0.0.1:11211"}
+//!  {"time":"2026-11-24T08:33:05.123456Z","level":"info","service":"kv","target":"serve::kv::in_node","message":"serving …","address":"127.0.0.1:11211"}
 //! ```
 //!
-//! Fields (`log::info!(address:% = a; "…")`) are in JSON alone: a text says all in its sentence. Of other crates' messages only warnings and errors
-//! are written. What commands print on standard output (ready lines, replies) is no log and has one form.
+//! Fields (`log::info!(address:% = a; "…")`) are in JSON alone: a text says all in its sentence. Whose messages are written from which level on says
+//! `--log-level`, else `MILLRACE_LOG` ([`Filter`]); of other crates' messages only warnings and errors, unless it names them. Why connections ended
+//! is [`base::closing`]. What commands print on standard output (ready lines, replies) is no log and has one form.
 //!
 //! Invariant: a line that cannot be written (the disk that the stream goes to is full, nobody reads it any more) ends nothing and is counted; each
 //! line is one write, so lines of several threads or processes do not mix.
 //!
 //! Cost: nothing on a request's way logs; a message below the level is one load.
 
+use super::log_filter::Filter;
+use crate::otlp::OtlpArgs;
 use ::log::kv::{self, Key, Value, VisitSource};
 use ::log::{Level, LevelFilter, Log, Metadata, Record};
 use clap::{ArgAction, Args, ValueEnum};
@@ -22,15 +25,13 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Our crates; of others only what is wrong is of interest to an operator.
-const OURS: &[&str] = &[
-    "millrace", "serve", "bench", "prove", "plan", "fabric", "engine", "store", "protocol", "xdp", "rec",
-    "ring",
-];
 /// Levels, as they are written and counted.
 const LEVELS: [&str; 5] = ["error", "warn", "info", "debug", "trace"];
 
 static LOGGER: Logger = Logger;
+/// What is logged of what there is no flag.
+const FILTER_VARIABLE: &str = "MILLRACE_LOG";
+static FILTER: OnceLock<Filter> = OnceLock::new();
 static AS_JSON: AtomicBool = AtomicBool::new(false);
 static SERVICE: OnceLock<&'static str> = OnceLock::new();
 static WRITTEN: [AtomicU64; LEVELS.len()] = [const { AtomicU64::new(0) }; LEVELS.len()];
@@ -40,17 +41,22 @@ static LOST: AtomicU64 = AtomicU64::new(0);
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Logging")]
 pub struct LogArgs {
-    /// Log lines on standard error as text, or as a JSON object each: time, level, service, message, fields
+    /// Log lines on standard error as text, or as a JSON object each: time, level, service, target, message, fields
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
     pub log_format: Format,
 
-    /// Log messages of this level and those that are more severe; info, unless said
-    #[arg(long, value_enum, value_name = "LEVEL")]
-    pub log_level: Option<Severity>,
+    /// Log messages of this level and those that are more severe: error, warn, info, debug, trace or off. With commas for parts of the program
+    /// alone: info,connections=debug,serve::chain=trace. Default: what MILLRACE_LOG says, else info
+    #[arg(long, value_name = "LEVEL[,PART=LEVEL…]")]
+    pub log_level: Option<Filter>,
 
     /// Log more: debug messages, too; twice for each connection's fate
     #[arg(short = 'v', long, action = ArgAction::Count)]
     pub verbose: u8,
+
+    /// Where metrics and spans are sent.
+    #[command(flatten)]
+    pub otlp: OtlpArgs,
 }
 
 /// What a line looks like.
@@ -63,25 +69,11 @@ pub enum Format {
     Json,
 }
 
-/// The least severe level that is logged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Severity {
-    /// What ended something that should have gone on
-    Error,
-    /// What an operator may want to mend
-    Warn,
-    /// What happens seldom: starts, ends, addresses
-    Info,
-    /// What helps to find a fault
-    Debug,
-    /// All
-    Trace,
-}
-
 impl LogArgs {
     /// Logs as these say from now on, in the name of `service`.
     pub fn start(&self, service: &'static str) {
         install();
+        self.otlp.apply();
         // The first stays: one process is one server.
         let _ = SERVICE.set(service);
         AS_JSON.store(self.log_format == Format::Json, Ordering::Relaxed);
@@ -89,22 +81,24 @@ impl LogArgs {
             // A panic is a message as well, and the only one that would be no JSON.
             std::panic::set_hook(Box::new(|panic| ::log::error!("{panic}")));
         }
-        ::log::set_max_level(self.level());
+        let (filter, wrong) = self.filter(std::env::var(FILTER_VARIABLE).ok().as_deref());
+        ::log::set_max_level(FILTER.get_or_init(|| filter).max_level());
+        if let Some(why) = wrong {
+            ::log::warn!("{FILTER_VARIABLE} is not heeded: {why}");
+        }
     }
 
-    fn level(&self) -> LevelFilter {
-        let said = self.log_level.map(|severity| match severity {
-            Severity::Error => LevelFilter::Error,
-            Severity::Warn => LevelFilter::Warn,
-            Severity::Info => LevelFilter::Info,
-            Severity::Debug => LevelFilter::Debug,
-            Severity::Trace => LevelFilter::Trace,
-        });
-        match self.verbose {
-            0 => said.unwrap_or(LevelFilter::Info),
-            1 => said.unwrap_or(LevelFilter::Debug).max(LevelFilter::Debug),
-            _ => LevelFilter::Trace,
-        }
+    /// What is logged, by the flags and what the environment says; and what is wrong with the latter.
+    fn filter(&self, environment: Option<&str>) -> (Filter, Option<String>) {
+        let (said, wrong) = match (&self.log_level, environment.map(str::parse)) {
+            (Some(said), _) => (Some(said.clone()), None),
+            (None, Some(Ok(said))) => (Some(said), None),
+            (None, Some(Err(why))) => (None, Some(why)),
+            (None, None) => (None, None),
+        };
+        let at_least =
+            [LevelFilter::Off, LevelFilter::Debug, LevelFilter::Trace][usize::from(self.verbose.min(2))];
+        (said.unwrap_or_default().raised(at_least), wrong)
     }
 }
 
@@ -120,6 +114,11 @@ pub fn counts() -> [(&'static str, u64); LEVELS.len()] {
     std::array::from_fn(|at| (LEVELS[at], WRITTEN[at].load(Ordering::Relaxed)))
 }
 
+/// In whose name is logged.
+pub fn service() -> &'static str {
+    SERVICE.get().copied().unwrap_or("millrace")
+}
+
 /// Messages that could not be written.
 pub fn lost() -> u64 {
     LOST.load(Ordering::Relaxed)
@@ -129,8 +128,8 @@ struct Logger;
 
 impl Log for Logger {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        let of = metadata.target().split("::").next().unwrap_or_default();
-        metadata.level() <= ::log::max_level() && (metadata.level() <= Level::Warn || OURS.contains(&of))
+        metadata.level() <= ::log::max_level()
+            && FILTER.get_or_init(Filter::default).level_of(metadata.target()) >= metadata.level()
     }
 
     fn log(&self, record: &Record<'_>) {
@@ -140,7 +139,7 @@ impl Log for Logger {
         WRITTEN[record.level() as usize - 1].fetch_add(1, Ordering::Relaxed);
         let line = if AS_JSON.load(Ordering::Relaxed) {
             let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-            json(record, since, SERVICE.get().copied().unwrap_or("millrace"))
+            json(record, since, service())
         } else {
             text(record)
         };
@@ -165,10 +164,11 @@ fn word(level: Level) -> &'static str {
 
 fn json(record: &Record<'_>, since: Duration, service: &str) -> String {
     let mut line = format!(
-        "{{\"time\":\"{}\",\"level\":\"{}\",\"service\":{},\"message\":{}",
+        "{{\"time\":\"{}\",\"level\":\"{}\",\"service\":{},\"target\":{},\"message\":{}",
         rfc3339(since),
         word(record.level()),
         quoted(service),
+        quoted(record.target()),
         quoted(&record.args().to_string())
     );
     // Writing to a string does not fail.
@@ -246,20 +246,28 @@ mod tests {
         let line = json(&record(Level::Info), Duration::from_secs(1), "kv");
         assert_eq!(
             line,
-            "{\"time\":\"1970-01-01T00:00:01.000000Z\",\"level\":\"info\",\"service\":\"kv\",\"message\":\"one \\\"1\\\"\\nand more\",\
+            "{\"time\":\"1970-01-01T00:00:01.000000Z\",\"level\":\"info\",\"service\":\"kv\",\"target\":\"\",\"message\":\"one \\\"1\\\"\\nand more\",\
              \"port\":7,\"path\":\"a\\\"b\",\"shared\":true}\n"
         );
         assert!(serde_json::from_str::<serde_json::Value>(&line).is_ok());
     }
 
     #[test]
-    fn flags_say_the_level() {
-        let level = |log_level, verbose| LogArgs { log_level, verbose, ..LogArgs::default() }.level();
-        assert_eq!(level(None, 0), LevelFilter::Info);
-        assert_eq!(level(Some(Severity::Error), 0), LevelFilter::Error);
-        assert_eq!(level(None, 1), LevelFilter::Debug);
-        assert_eq!(level(Some(Severity::Trace), 1), LevelFilter::Trace);
-        assert_eq!(level(None, 2), LevelFilter::Trace);
+    fn flags_say_what_is_logged_before_the_environment_does() {
+        let of = |log_level: Option<&str>, verbose, environment| {
+            let log_level = log_level.map(|text| text.parse().expect("a filter"));
+            let (filter, wrong) = LogArgs { log_level, verbose, ..LogArgs::default() }.filter(environment);
+            (filter.level_of("serve::kv"), filter.level_of("connections"), wrong.is_some())
+        };
+        use LevelFilter::{Debug, Error, Info, Trace};
+        assert_eq!(of(None, 0, None), (Info, Info, false));
+        assert_eq!(of(Some("error"), 0, None), (Error, Error, false));
+        assert_eq!(of(None, 1, None), (Debug, Debug, false));
+        assert_eq!(of(Some("trace"), 1, None), (Trace, Trace, false));
+        assert_eq!(of(None, 2, None), (Trace, Trace, false));
+        assert_eq!(of(None, 0, Some("error,connections=debug")), (Error, Debug, false));
+        assert_eq!(of(Some("info"), 0, Some("error,connections=debug")), (Info, Info, false));
+        assert_eq!(of(None, 0, Some("loud")), (Info, Info, true));
     }
 
     /// Makes this test the process that logs: text or json.
@@ -292,6 +300,7 @@ mod tests {
         ::log::info!(lines = 3; "three");
         ::log::debug!("four");
         ::log::info!(target: "other::crate", "not ours");
+        base::closing::log("kv", || "a client".to_owned(), &base::closing::Reason::Idle);
         ::log::warn!(target: "other::crate", "a warning of another");
         let is_json = flags.contains("json");
         assert!(!is_json || std::thread::spawn(|| panic!("five")).join().is_err());
@@ -310,12 +319,14 @@ mod tests {
         let lines =
             |words: &[&str]| words.iter().map(|word| format!("millrace: {word}\n")).collect::<String>();
         let piped = |flags| spoken(flags, Stdio::piped());
+        let closed = "debug: kv: a client closed: idle";
         assert_eq!(piped(""), (Some(7), lines(&["one", "two", "three", "a warning of another"])));
         assert_eq!(piped("--log-level error"), (Some(7), lines(&["one"])));
         assert_eq!(
             piped("-v"),
-            (Some(7), lines(&["one", "two", "three", "debug: four", "a warning of another"]))
+            (Some(7), lines(&["one", "two", "three", "debug: four", closed, "a warning of another"]))
         );
+        assert_eq!(piped("--log-level error,connections=debug"), (Some(7), lines(&["one", closed])));
         let (_, text) = piped("--log-format json");
         let all: Vec<serde_json::Value> =
             text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();

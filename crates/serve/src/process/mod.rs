@@ -6,13 +6,14 @@
 //! | `table`, `cluster_file` | of `client`: config files, with the line of what is wrong; which tables the file of a cluster has |
 //! | `parse` | times, counts, rates, addresses and `--set` as people write them |
 //! | `progress` | progress bars |
-//! | `logger` | what servers log: levels, text or JSON |
+//! | `logger`, `log_filter` | what servers log: text or JSON; whose messages from which level on |
 //! | `interrupt` | Ctrl-C that ends a measurement early |
 //! | `systemd` | what a service manager is told |
 //! | `panics` | panics of machines under test, caught |
 
 pub mod interrupt;
 pub mod listen;
+pub mod log_filter;
 pub mod logger;
 pub mod panics;
 pub mod parse;

@@ -13,6 +13,7 @@ use crate::memcached::input::{BufferLimit, Input, Pool};
 use crate::memcached::output::Spill;
 use crate::memcached::socket::{ReadError, Socket};
 use base::budget::Budget;
+use base::closing::Reason;
 use base::tls::Received;
 use protocol::memcache::{Asked, CloseReason, Command, Line, Parser, Step};
 use protocol::wire::MAX_VALUE;
@@ -38,6 +39,8 @@ pub struct Connection {
     pub watched: EventFlags,
     /// Nothing more is read: it ends when all is answered.
     pub ended: bool,
+    /// Why it will have ended, if nothing else comes between.
+    pub why: Reason,
     /// In the worker's list of connections to be looked at.
     pub is_touched: bool,
     /// In the worker's list of connections that have something to begin.
@@ -62,6 +65,7 @@ impl Connection {
             flow: Flow::default(),
             watched: EventFlags::IN,
             ended: false,
+            why: Reason::Client,
             is_touched: false,
             is_hungry: false,
             input: Input::default(),
@@ -127,7 +131,10 @@ impl Connection {
                     self.input.consume(consumed);
                     taken += 1;
                     if let Some(reason) = self.parser.closed() {
-                        shared.net.protocol_kicks.add(u64::from(reason != CloseReason::Quit));
+                        if reason != CloseReason::Quit {
+                            shared.net.protocol_kicks.add(1);
+                            self.why = Reason::Protocol(reason.what());
+                        }
                         self.stop_reading();
                     }
                 }
@@ -138,6 +145,7 @@ impl Connection {
                 }
                 Step::Close { reason } => {
                     shared.net.protocol_kicks.add(1);
+                    self.why = Reason::Protocol(reason.what());
                     reason.line().into_iter().for_each(|line| push_line(&mut self.flow, None, line));
                     self.stop_reading();
                 }

@@ -56,6 +56,10 @@ impl Service for Proxying {
         "proxy"
     }
 
+    fn role(&self) -> String {
+        "memcached clients before the in-network cache".to_owned()
+    }
+
     fn protocols(&self) -> &'static [&'static str] {
         &["memcached"]
     }

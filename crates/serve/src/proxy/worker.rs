@@ -24,7 +24,8 @@ use crate::inc::stream::{StreamId, Streams};
 use crate::memcached::accept::{Inbox, Purpose};
 use crate::memcached::handshakes::Handshakes;
 use crate::memcached::input::Pool;
-use crate::memcached::socket::{ReadError, Socket};
+use crate::memcached::socket::{ReadError, Socket, peer_of};
+use base::closing::{self, Reason};
 use base::tls::Session;
 use base::{Clock, Nanos};
 use protocol::coherence;
@@ -229,7 +230,7 @@ impl Worker {
             self.connections[id as usize] =
                 Some(Connection::new(socket, self.generation, self.shared.value_max));
             if watched.is_err() {
-                self.close(id);
+                self.close_for(id, Reason::Limit("the system watches no more sockets"));
             } else if purpose == Purpose::Tls {
                 self.handshakes.begin(id, self.clock.now());
             }
@@ -241,7 +242,7 @@ impl Worker {
     fn end_handshakes(&mut self) {
         while let Some(id) = self.handshakes.pop_excess(HANDSHAKES_MAX, HANDSHAKE_TIMEOUT, self.clock.now()) {
             self.shared.net.tls_timeouts.add(1);
-            self.close(id);
+            self.close_for(id, Reason::Tls("too slow, or too many under way".to_owned()));
         }
     }
 
@@ -267,21 +268,24 @@ impl Worker {
         }
         let net = &self.shared.net;
         let went_well = if connection.watched.contains(epoll::EventFlags::OUT) {
-            connection.resend(&self.shared.buffered).map(|n| net.bytes_written.add(n as u64))
+            let sent = connection.resend(&self.shared.buffered).map_err(|_| Reason::Gone);
+            sent.map(|n| net.bytes_written.add(n as u64))
         } else if connection.watched.contains(epoll::EventFlags::IN) {
             match connection.read(&mut self.pool) {
                 Err(ReadError::Again) => Ok(()),
-                Err(why) => {
-                    net.tls_failures.add(u64::from(matches!(why, ReadError::Tls(_))));
-                    Err(io::ErrorKind::ConnectionReset.into())
+                Err(ReadError::Tls(why)) => {
+                    net.tls_failures.add(1);
+                    Err(Reason::Tls(why.to_string()))
                 }
+                Err(ReadError::NoRoom) => Err(Reason::Limit("what all connections together may buffer")),
+                Err(ReadError::Gone) => Err(Reason::Gone),
                 Ok(n) => {
                     net.bytes_read.add(n as u64);
                     Ok(())
                 }
             }
         } else if flags.intersects(epoll::EventFlags::HUP | epoll::EventFlags::ERR) {
-            Err(io::ErrorKind::ConnectionReset.into())
+            Err(Reason::Gone)
         } else {
             Ok(())
         };
@@ -292,7 +296,7 @@ impl Worker {
                 }
                 self.touch(id);
             }
-            Err(_) => self.close(id),
+            Err(why) => self.close_for(id, why),
         }
     }
 
@@ -376,7 +380,7 @@ impl Worker {
                     self.shared.net.bytes_written.add(sent as u64);
                     self.settle(id);
                 }
-                Err(_) => self.close(id),
+                Err(_) => self.close_for(id, Reason::Gone),
             }
         }
     }
@@ -385,8 +389,11 @@ impl Worker {
     fn settle(&mut self, id: u32) {
         let pipeline = self.shared.options.pipeline;
         let Some(connection) = &mut self.connections[id as usize] else { return };
-        if connection.is_over() || connection.make_room(&mut self.pool).is_err() {
+        if connection.is_over() {
             return self.close(id);
+        }
+        if connection.make_room(&mut self.pool).is_err() {
+            return self.close_for(id, Reason::Limit("what all connections together may buffer"));
         }
         if connection.flow.can_begin() && !std::mem::replace(&mut connection.is_hungry, true) {
             self.hungry.push_back(id);
@@ -397,7 +404,7 @@ impl Worker {
             && epoll::modify(&self.epoll, &connection.socket, epoll::EventData::new_u64(token), wanted)
                 .is_err()
         {
-            return self.close(id);
+            return self.close_for(id, Reason::Limit("the system watches no more sockets"));
         }
         if connection.can_parse(pipeline) {
             self.touch(id);
@@ -441,12 +448,21 @@ impl Worker {
         };
         if let Some((_, at)) = self.connections.iter().enumerate().filter_map(burden).max() {
             self.shared.net.slow_reader_kicks.add(1);
-            self.close(at as u32);
+            self.close_for(at as u32, Reason::SlowReader);
+        }
+    }
+
+    /// Closes a connection, and says that it was for this.
+    fn close_for(&mut self, id: u32, why: Reason) {
+        if let Some(connection) = &mut self.connections[id as usize] {
+            connection.why = why;
+            self.close(id);
         }
     }
 
     fn close(&mut self, id: u32) {
         let Some(mut connection) = self.connections[id as usize].take() else { return };
+        closing::log("proxy", || peer_of(connection.socket.as_fd()), &connection.why);
         connection.release(&mut self.pool, &self.shared.buffered);
         self.held -= connection.flow.bytes();
         self.touched.retain(|&other| other != id);
@@ -464,7 +480,7 @@ impl Worker {
             (0..self.connections.len() as u32).for_each(|id| self.read_what_is_left(id));
             self.turn(events)?;
         }
-        (0..self.connections.len() as u32).for_each(|id| self.close(id));
+        (0..self.connections.len() as u32).for_each(|id| self.close_for(id, Reason::Drain));
         Ok(())
     }
 

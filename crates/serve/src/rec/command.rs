@@ -171,6 +171,10 @@ impl Service for Rec {
         "rec"
     }
 
+    fn role(&self) -> String {
+        "recommendation inference".to_owned()
+    }
+
     fn protocols(&self) -> &'static [&'static str] {
         &["fabric", "http"]
     }

@@ -175,6 +175,10 @@ impl Service for Rpc {
         "rpc"
     }
 
+    fn role(&self) -> String {
+        "server of RPC".to_owned()
+    }
+
     fn protocols(&self) -> &'static [&'static str] {
         &["fabric", "grpc"]
     }

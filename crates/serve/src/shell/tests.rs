@@ -29,6 +29,10 @@ impl Service for Noted {
         "noted"
     }
 
+    fn role(&self) -> String {
+        "a diary".to_owned()
+    }
+
     fn protocols(&self) -> &'static [&'static str] {
         &["any"]
     }

@@ -304,7 +304,7 @@ pub(super) fn registers(set: &[String]) -> Result<Registers, ControllerError> {
 }
 
 impl Keys {
-    fn name(&self) -> String {
+    pub(super) fn name(&self) -> String {
         name(self.number, self.chain.unwrap_or(1))
     }
 

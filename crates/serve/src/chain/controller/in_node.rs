@@ -52,6 +52,10 @@ impl Service for Controlling {
         "chain-controller"
     }
 
+    fn role(&self) -> String {
+        self.keys.name()
+    }
+
     fn protocols(&self) -> &'static [&'static str] {
         &["chain"]
     }

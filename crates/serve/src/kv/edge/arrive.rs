@@ -10,6 +10,7 @@ use crate::kv::rings::Rings;
 use crate::kv::stream::{Interest, Stream};
 use crate::memcached::accept::Purpose;
 use crate::memcached::socket::{ReadError, Socket};
+use base::closing::Reason;
 use base::tls::{Received, Session};
 use base::{Bytes, Nanos};
 use protocol::memcache::Parser;
@@ -42,7 +43,9 @@ impl Edge {
                     self.read(id);
                 }
                 // The socket says its end.
-                Wire::Stream(stream) if stream.interest == Interest::Nothing => self.close(id),
+                Wire::Stream(stream) if stream.interest == Interest::Nothing => {
+                    self.close_for(id, Reason::Gone)
+                }
                 Wire::Stream(_) => self.resume(id),
                 Wire::Rings(_) => self.unpark(id),
                 Wire::Datagrams(_) => self.receive(id),
@@ -70,7 +73,7 @@ impl Edge {
             let watched = epoll::add(&self.epoll, connection.descriptor(), token, epoll::EventFlags::IN);
             self.connections[id as usize] = Some(connection);
             if watched.is_err() {
-                self.close(id);
+                self.close_for(id, Reason::Limit("the system watches no more sockets"));
             } else if purpose == Purpose::Rings {
                 self.unpark(id);
             } else if purpose == Purpose::Tls {
@@ -164,7 +167,7 @@ impl Edge {
         }
         match result {
             Ok(_) => self.settle(id),
-            Err(_) => self.close(id),
+            Err(_) => self.close_for(id, Reason::Gone),
         }
     }
 
@@ -240,7 +243,7 @@ impl Edge {
             Ok(None) => {}
             Err(_) => {
                 self.shared.net.protocol_kicks.add(1);
-                self.close(id);
+                self.close_for(id, Reason::Protocol("a ring that is not as agreed"));
             }
         }
     }

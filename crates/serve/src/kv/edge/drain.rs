@@ -2,6 +2,7 @@
 
 use super::{DRAIN, DRAIN_LOOK, Edge};
 use crate::kv::connection::Wire;
+use base::closing::Reason;
 use rustix::event::epoll;
 
 impl Edge {
@@ -34,7 +35,7 @@ impl Edge {
             }
         }
         for id in 0..self.connections.len() as u32 {
-            self.close(id);
+            self.close_for(id, Reason::Drain);
         }
     }
 
@@ -59,7 +60,7 @@ impl Edge {
                 }
             };
             if !came {
-                self.close(id);
+                self.close_for(id, Reason::Drain);
             }
         }
     }

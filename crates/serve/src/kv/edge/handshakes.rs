@@ -1,10 +1,11 @@
 //! TLS handshakes of an edge's connections; what bounds them is [`Handshakes`](crate::memcached::handshakes::Handshakes).
 
-use super::{Edge, live};
+use super::Edge;
 use crate::kv::connection::Wire;
 use crate::kv::registers::Id;
 use crate::memcached::socket::ReadError;
 use base::Nanos;
+use base::closing::Reason;
 
 impl Edge {
     /// A connection that begins with a handshake was taken.
@@ -20,7 +21,7 @@ impl Edge {
         let limit = Nanos::from_secs(registers.read(Id::TlsHandshakeTimeout));
         while let Some(id) = self.handshakes.pop_excess(most, limit, self.now) {
             self.shared.net.tls_timeouts.add(1);
-            self.close(id);
+            self.close_for(id, Reason::Tls("too slow, or too many under way".to_owned()));
         }
     }
 
@@ -44,16 +45,12 @@ impl Edge {
     /// A connection could not be read from.
     pub(super) fn end_unreadable(&mut self, id: u32, why: &ReadError) {
         match why {
-            ReadError::NoRoom => return self.refuse(id),
+            ReadError::NoRoom => self.refuse(id),
             ReadError::Tls(why) => {
                 self.shared.net.tls_failures.add(1);
-                let peer = rustix::net::getpeername(live(&mut self.connections, id).descriptor());
-                let peer = peer.ok().flatten().and_then(|peer| std::net::SocketAddr::try_from(peer).ok());
-                let peer = peer.map_or_else(|| "a client".to_owned(), |peer| peer.to_string());
-                log::debug!("{peer} was turned away: {why}");
+                self.close_for(id, Reason::Tls(why.to_string()));
             }
-            ReadError::Again | ReadError::Gone => {}
+            ReadError::Again | ReadError::Gone => self.close_for(id, Reason::Gone),
         }
-        self.close(id);
     }
 }

@@ -187,7 +187,7 @@ impl Edge {
             let is_over = *count == 0;
             let ends = *ends && is_over;
             if !connection.broken && connection.write_late(now, ends, &self.buffered).is_err() {
-                connection.broken = true;
+                connection.set_gone();
             }
             if !is_over {
                 break;

@@ -5,7 +5,9 @@ use crate::kv::connection::{Connection, Wire};
 use crate::kv::registers::Id;
 use crate::kv::stream::Interest;
 use crate::memcached::input::BufferLimit;
+use crate::memcached::socket::peer_of;
 use base::Nanos;
+use base::closing::{self, Reason};
 use protocol::memcache::Line;
 use rustix::event::epoll;
 
@@ -59,7 +61,7 @@ impl Edge {
             Interest::Nothing => epoll::EventFlags::empty(),
         };
         if epoll::modify(&self.epoll, &stream.socket, token, flags).is_err() {
-            self.close(id);
+            self.close_for(id, Reason::Limit("the system watches no more sockets"));
         }
     }
 
@@ -71,7 +73,7 @@ impl Edge {
         if let Wire::Stream(stream) = &mut connection.wire {
             let _ = stream.socket.send(&[Line::OutOfMemoryReading.bytes()], &self.buffered);
         }
-        self.close(id);
+        self.close_for(id, Reason::Limit("net.buffer_limit"));
     }
 
     /// Closes the slowest reader: all together buffer too much. That is seldom the one whose reply was one too many.
@@ -85,8 +87,9 @@ impl Edge {
             let connection = live(&mut self.connections, id);
             connection.clear(&self.buffered);
             connection.broken = true;
+            connection.why = Reason::SlowReader;
         } else {
-            self.close(id);
+            self.close_for(id, Reason::SlowReader);
         }
     }
 
@@ -103,13 +106,25 @@ impl Edge {
                 && self.now.since(connection.heard) > limit
             {
                 self.shared.net.idle_kicks.add(1);
-                self.close(id);
+                self.close_for(id, Reason::Idle);
             }
         }
     }
 
+    /// Closes a connection, and says that it was for this.
+    pub(super) fn close_for(&mut self, id: u32, why: Reason) {
+        if let Some(connection) = &mut self.connections[id as usize] {
+            connection.why = why;
+            self.close(id);
+        }
+    }
+
+    /// Closes a connection, if it is still open.
     pub(super) fn close(&mut self, id: u32) {
         let Some(mut connection) = self.connections[id as usize].take() else { return };
+        if !matches!(connection.wire, Wire::Datagrams(_)) {
+            closing::log("kv", || peer_of(connection.descriptor()), &connection.why);
+        }
         if !connection.late.is_empty() {
             self.forget_late(id, connection.generation);
         }

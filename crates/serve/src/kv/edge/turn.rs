@@ -297,7 +297,7 @@ impl Edge {
                     self.shared.on_core.stages.sent(self.clock.now().since(begun), self.gathered.len());
                 }
                 // The client is gone: its other replies are taken from the ring and dropped, then it is closed.
-                Err(_) => connection.broken = true,
+                Err(_) => connection.set_gone(),
             }
             if connection.reply_is_too_long() {
                 connection.listing = None;

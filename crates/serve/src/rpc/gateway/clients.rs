@@ -6,12 +6,14 @@
 use super::bridge::Bridge;
 use super::stream;
 use crate::descriptors;
+use base::closing::{self, Reason};
 use base::tls::ServerTls;
 use h2::server::Connection;
 use std::cell::Cell;
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::io;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -72,6 +74,7 @@ impl Drop for Call {
 struct Open {
     task: AbortHandle,
     standing: Rc<Standing>,
+    peer: SocketAddr,
 }
 
 /// Where clients come from, with TLS if it has a certificate.
@@ -108,7 +111,7 @@ impl Clients {
             self.bridge.standing.open.store(self.open.len() as u64, Ordering::Relaxed);
             tokio::select! {
                 accepted = accept(listeners) => match accepted {
-                    Ok((socket, tls)) => self.take(socket, tls),
+                    Ok((socket, peer, tls)) => self.take(socket, peer, tls),
                     Err(error) => {
                         self.complain_once(&error.to_string());
                         sleep(ACCEPT_RETRY).await;
@@ -134,7 +137,7 @@ impl Clients {
         }
     }
 
-    fn take(&mut self, socket: TcpStream, tls: Option<&ServerTls>) {
+    fn take(&mut self, socket: TcpStream, peer: SocketAddr, tls: Option<&ServerTls>) {
         self.open.retain(|open| !open.task.is_finished());
         let is_reserved = descriptors::is_reserved(&socket);
         if is_reserved {
@@ -146,9 +149,11 @@ impl Clients {
             // All have calls under way: the new one is closed.
             let Some(at) = longest else {
                 self.bridge.standing.rejected.fetch_add(1, Ordering::Relaxed);
-                return;
+                return closed(peer, &Reason::Limit("all connections have calls under way"));
             };
-            self.open.swap_remove(at).task.abort();
+            let open = self.open.swap_remove(at);
+            open.task.abort();
+            closed(open.peer, &Reason::Limit("an idle one makes room for another"));
         }
         self.bridge.standing.accepted.fetch_add(1, Ordering::Relaxed);
         let standing = Rc::new(Standing { calls: Cell::new(0), since: Cell::new(Instant::now()) });
@@ -157,26 +162,31 @@ impl Clients {
         // Refused only for sockets that are no TCP.
         let _ = socket.set_nodelay(true);
         let task = match tls {
-            None => self.tasks.spawn_local(connection(bridge, socket, own, limits, ended)),
+            None => self.tasks.spawn_local(async move {
+                closed(peer, &connection(bridge, socket, own, limits, ended).await);
+            }),
             Some(tls) => {
                 let accepting = TlsAcceptor::from(tls.config()).accept(socket);
                 self.tasks.spawn_local(async move {
                     // What goes wrong is the client's, and it was told by an alert.
-                    if let Ok(Ok(stream)) = timeout(limits.handshake, accepting).await {
-                        connection(bridge, stream, own, limits, ended).await;
-                    }
+                    let why = match timeout(limits.handshake, accepting).await {
+                        Ok(Ok(stream)) => connection(bridge, stream, own, limits, ended).await,
+                        Ok(Err(error)) => Reason::Tls(error.to_string()),
+                        Err(_) => Reason::Tls("too slow".to_owned()),
+                    };
+                    closed(peer, &why);
                 })
             }
         };
-        self.open.push(Open { task, standing });
+        self.open.push(Open { task, standing, peer });
     }
 }
 
 /// The next connection to any of them.
-async fn accept(listeners: &[Listener]) -> io::Result<(TcpStream, Option<&ServerTls>)> {
+async fn accept(listeners: &[Listener]) -> io::Result<(TcpStream, SocketAddr, Option<&ServerTls>)> {
     poll_fn(|context| {
         let ready = listeners.iter().find_map(|(listener, tls)| match listener.poll_accept(context) {
-            Poll::Ready(accepted) => Some(accepted.map(|(socket, _)| (socket, tls.as_deref()))),
+            Poll::Ready(accepted) => Some(accepted.map(|(socket, peer)| (socket, peer, tls.as_deref()))),
             Poll::Pending => None,
         });
         ready.map_or(Poll::Pending, Poll::Ready)
@@ -184,22 +194,27 @@ async fn accept(listeners: &[Listener]) -> io::Result<(TcpStream, Option<&Server
     .await
 }
 
-/// Serves one client connection to its end. What it does wrong ends it and nothing else.
+fn closed(peer: SocketAddr, why: &Reason) {
+    closing::log("grpc", || peer.to_string(), why);
+}
+
+/// Serves one client connection to its end, and says of what that came. What it does wrong ends it and nothing else.
 async fn connection(
     bridge: Rc<Bridge>,
     socket: impl AsyncRead + AsyncWrite + Unpin + 'static,
     standing: Rc<Standing>,
     limits: Limits,
     mut ended: watch::Receiver<bool>,
-) {
+) -> Reason {
     let mut builder = h2::server::Builder::new();
     builder.initial_window_size(1 << 20).initial_connection_window_size(4 << 20).max_concurrent_streams(1024);
     let mut connection = tokio::select! {
         greeted = timeout(limits.handshake, builder.handshake(socket)) => match greeted {
             Ok(Ok(connection)) => connection,
-            _ => return,
+            Ok(Err(error)) => return reason_of(&error),
+            Err(_) => return Reason::Idle,
         },
-        _ = ended.wait_for(|ended| *ended) => return,
+        _ = ended.wait_for(|ended| *ended) => return Reason::Drain,
     };
     let mut is_ending = false;
     loop {
@@ -219,11 +234,19 @@ async fn connection(
                     drop(call);
                 });
             }
-            Ok(_) => return,
+            Ok(Some(Err(error))) => return reason_of(&error),
+            Ok(None) => return if is_ending { Reason::Drain } else { Reason::Client },
             Err(_) if standing.calls.get() > 0 || standing.since.get().elapsed() < limits.idle => {}
-            Err(_) => return dismiss(connection, limits).await,
+            Err(_) => {
+                dismiss(connection, limits).await;
+                return Reason::Idle;
+            }
         }
     }
+}
+
+fn reason_of(error: &h2::Error) -> Reason {
+    if error.is_io() { Reason::Gone } else { Reason::Protocol("no HTTP/2") }
 }
 
 /// Tells an idle client that no more calls are taken here.

@@ -22,6 +22,7 @@ use crate::admin::{Routes, parse_address};
 use crate::engine_cores::EngineCore;
 use crate::process::listen::{ListenArgs, NO_CERTIFICATE, certificate_for};
 use crate::process::logger::LogArgs;
+use crate::process::systemd;
 use crate::process::table::{Table, Wrong};
 use crate::process::{Stop, say};
 use crate::reach::{self, Protection};
@@ -218,7 +219,7 @@ impl Gateway {
             let protection = if tls.is_some() { Protection::Tls } else { Protection::None };
             reach::check("the gateway", *address, protection)
                 .map_err(|exposed| RpcError::Server(exposed.to_string()))?;
-            let listener = TcpListener::bind(address).map_err(failed)?;
+            let listener = systemd::bind_tcp(*address).map_err(failed)?;
             listener.set_nonblocking(true).map_err(failed)?;
             let found = listener.local_addr().map_err(failed)?;
             self.found.push(found);
@@ -239,6 +240,10 @@ impl Gateway {
 impl Service for Gateway {
     fn kind(&self) -> &'static str {
         "gateway"
+    }
+
+    fn role(&self) -> String {
+        "gRPC clients before a server of the fabric".to_owned()
     }
 
     fn protocols(&self) -> &'static [&'static str] {
