@@ -92,6 +92,15 @@ lines! {
     /// Too many words after `ms`, `md` and `ma`.
     FlagsTooLong = "CLIENT_ERROR options flags too long";
 
+    /// Something else than a login, of a client that has to log in first.
+    Unauthenticated = "CLIENT_ERROR unauthenticated";
+    /// A login with another password than the user's.
+    LoginFailed = "CLIENT_ERROR authentication failure";
+    /// A login without two words, or longer than any.
+    BadLogin = "CLIENT_ERROR bad authentication token format";
+    /// A login that does not end where it was announced to end.
+    BadLoginEnd = "CLIENT_ERROR bad command line termination";
+
     /// `stats detail` with something else than on, off or dump.
     StatsDetailUsage = "CLIENT_ERROR usage: stats detail on|off|dump";
     /// `stats cachedump` of a class that cannot be.
