@@ -157,6 +157,8 @@ lines! {
     LogFull = "SERVER_ERROR the log is full until a snapshot is made, try again";
     /// A key of another home of the rack. Ours.
     NotHome = "SERVER_ERROR this key has another home";
+    /// `stats detail on` where commands wait for others before they are done. Ours.
+    DetailRefused = "CLIENT_ERROR stats detail is not possible here";
     /// No memory for a request that is arriving. Ours.
     OutOfMemoryReading = "SERVER_ERROR out of memory reading request";
 

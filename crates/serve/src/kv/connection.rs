@@ -9,15 +9,17 @@ use super::messages::Messages;
 use super::rings::Rings;
 use super::service::{LateReply, Listing, Reply};
 use super::stream::{Piece, Stream};
+use crate::memcached::connections::Entry;
 use crate::memcached::input::{BufferLimit, Input, Pool};
 use base::Nanos;
 use base::budget::Budget;
 use base::tls::HELLO;
-use protocol::memcache::{CloseReason, Command, Line, Parser, Step};
+use protocol::memcache::{CloseReason, Command, Line, Login, Parser, Step};
 use ring::arena::Span;
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd};
+use std::sync::Arc;
 
 /// Requests of a fresh connection in its first turn.
 const FIRST_TURN: usize = 8;
@@ -68,6 +70,8 @@ pub struct Connection {
     pub unreadable: bool,
     /// The client is gone; the connection closes once nothing of it is in flight.
     pub broken: bool,
+    /// What `stats conns` shows of it.
+    pub entry: Option<Arc<Entry>>,
     /// In the edge's list of connections with input to parse.
     pub runnable: bool,
     /// Told apart from an earlier connection in the same place.
@@ -88,6 +92,8 @@ pub enum Wire {
 pub enum Parsed<'a> {
     /// A request.
     Request(Command<'a>),
+    /// Its client says who it is: [`Connection::answer`] has the request that this becomes.
+    Login(Login<'a>),
     /// The end of a message: what was handed out since the last end is what it asked.
     MessageEnd,
     /// Nothing before more arrives.
@@ -118,6 +124,7 @@ impl Connection {
             has_said_all: false,
             unreadable: false,
             broken: false,
+            entry: None,
             runnable: false,
             generation,
         }
@@ -157,6 +164,11 @@ impl Connection {
             Wire::Rings(rings) => rings.descriptor(),
             Wire::Datagrams(datagrams) => datagrams.descriptor(),
         }
+    }
+
+    /// Its number in logs and `stats conns`.
+    pub fn number(&self) -> i32 {
+        self.descriptor().as_raw_fd()
     }
 
     /// Whether it has something for a turn: replies to collect, more of a listing, or enough that arrived for another look at the input. What
@@ -217,6 +229,10 @@ impl Connection {
                     }
                     return Parsed::Request(command);
                 }
+                Step::Login { login, consumed } => {
+                    self.input.consume(consumed);
+                    return Parsed::Login(login);
+                }
                 Step::Skip { consumed } => {
                     self.input.consume(consumed);
                     input = &input[consumed..];
@@ -265,6 +281,10 @@ impl Connection {
                     self.closing |= quits && matches!(self.wire, Wire::Rings(_));
                     return Parsed::Request(command);
                 }
+                Step::Login { login, consumed } => {
+                    self.consume(consumed);
+                    return Parsed::Login(login);
+                }
                 Step::Skip { consumed } => {
                     self.consume(consumed);
                     input = &input[consumed..];
@@ -281,6 +301,17 @@ impl Connection {
             self.parser = self.fresh.clone();
             input = &[];
         }
+    }
+
+    /// Says whether a login is right; the request that tells its client. One too many that failed ends the connection.
+    #[cold]
+    pub fn answer<'a>(&mut self, login: &Login<'a>, is_right: bool) -> Command<'a> {
+        let command = self.parser.answer(login, is_right);
+        if self.parser.closed().is_some() {
+            (self.closing, self.unreadable) = (true, true);
+        }
+        self.fresh.follow(&self.parser);
+        command
     }
 
     fn consume(&mut self, n: usize) {

@@ -48,7 +48,7 @@ pub struct LogArgs {
     #[arg(long, value_enum, value_name = "LEVEL")]
     pub log_level: Option<Severity>,
 
-    /// Log more: debug messages, too; twice for each connection's fate
+    /// Log more: debug messages, too; twice (-vv) memcached's connections, requests and replies
     #[arg(short = 'v', long, action = ArgAction::Count)]
     pub verbose: u8,
 }

@@ -25,6 +25,8 @@ const WRITE: usize = 256 << 10;
 pub(super) const BUFFER_LIMIT: usize = 256 << 20;
 /// Room for the reply to `version`.
 const VERSION_BOUND: usize = 64;
+/// Room for the reply to a step of SASL.
+const SASL_BOUND: usize = 64;
 
 /// See the file's head.
 pub struct Connection {
@@ -55,7 +57,7 @@ pub struct Connection {
 
 impl Connection {
     /// Over a socket that was just accepted.
-    pub fn new(socket: Socket, generation: u32, value_max: usize) -> Connection {
+    pub fn new(socket: Socket, generation: u32, parser: Parser) -> Connection {
         Connection {
             socket,
             generation,
@@ -65,7 +67,7 @@ impl Connection {
             is_touched: false,
             is_hungry: false,
             input: Input::default(),
-            parser: Parser::new(value_max),
+            parser,
             wants: 0,
             has_more: false,
             spill: Spill::default(),
@@ -128,6 +130,16 @@ impl Connection {
                     taken += 1;
                     if let Some(reason) = self.parser.closed() {
                         shared.net.protocol_kicks.add(u64::from(reason != CloseReason::Quit));
+                        self.stop_reading();
+                    }
+                }
+                Step::Login { login, consumed } => {
+                    let is_right = shared.entrance.admits(&login, &shared.net);
+                    push(&mut self.flow, &self.parser.answer(&login, is_right), now, shared);
+                    self.input.consume(consumed);
+                    taken += 1;
+                    if self.parser.closed().is_some() {
+                        shared.net.protocol_kicks.add(1);
                         self.stop_reading();
                     }
                 }
@@ -244,6 +256,11 @@ fn push(flow: &mut Flow, command: &Command<'_>, now: u32, shared: &Shared) {
         Meaning::Task(task, form) => flow.push(task.with_stream(shared.value_max > MAX_VALUE), form),
         Meaning::Line(line) => push_line(flow, asked, line),
         Meaning::Stats(which) => flow.push_ready(stats::reply(&which, asked, shared)),
+        Meaning::Sasl(answer) => {
+            let mut out = Vec::new();
+            reply::append(&mut out, asked, SASL_BOUND, |reply| reply.sasl(answer));
+            flow.push_ready(out);
+        }
         Meaning::Silence => {}
         Meaning::Version => {
             let mut out = Vec::new();

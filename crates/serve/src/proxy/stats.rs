@@ -158,6 +158,8 @@ fn general(out: &mut Page, shared: &Shared) {
         ("total_connections", &net.total_connections),
         ("rejected_connections", &net.rejected_connections),
         ("slow_reader_kicks", &net.slow_reader_kicks),
+        ("auth_cmds", &net.auth_cmds),
+        ("auth_errors", &net.auth_errors),
         ("bytes_read", &net.bytes_read),
         ("bytes_written", &net.bytes_written),
         ("commands", &net.requests),
