@@ -123,7 +123,8 @@ pub fn reply(which: &Stats<'_>, asked: Option<Asked>, shared: &Shared) -> Vec<u8
             shared.commands.reset();
             Line::Reset
         }
-        Stats::DetailOn | Stats::DetailOff => Line::Ok,
+        Stats::DetailOn => Line::DetailRefused,
+        Stats::DetailOff => Line::Ok,
         Stats::Other(_) => Line::Error,
     };
     out.append(LINE_BOUND, |reply| reply.line(end));
