@@ -10,6 +10,8 @@
 
 #[path = "differential/binary.rs"]
 mod binary;
+#[path = "differential/login.rs"]
+mod login;
 mod memcached;
 mod proxied;
 mod served;

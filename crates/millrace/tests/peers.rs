@@ -1,9 +1,11 @@
 //! Other people's clients and their own tests, against a node, against one that is the home of boxes, against proxies before both kinds of home, against a
 //! node whose items lie in a chain of three replicas, which are killed meanwhile, and against one with both (`peers/over_chain.rs`).
 //!
-//! `MILLRACE_PYTHON` names a Python with pymemcache, meta-memcache, pytest and grpcio-tools. What is not installed is skipped, visibly;
-//! `MILLRACE_REQUIRE_PEERS=1` makes a skip a failure.
+//! `MILLRACE_PYTHON` names a Python with pymemcache, meta-memcache, python-binary-memcached, pylibmc, pytest and grpcio-tools; what is not Python's lies in
+//! `target/peers` (`.ci/run` puts it there). What is not installed is skipped, visibly; `MILLRACE_REQUIRE_PEERS=1` makes a skip a failure.
 
+#[path = "peers/binary.rs"]
+mod binary;
 mod chained;
 mod members;
 #[path = "peers/over_chain.rs"]

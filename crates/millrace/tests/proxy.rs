@@ -9,6 +9,7 @@ use protocol::coherence::NodeId;
 use protocol::wire::{BoxId, MAX_VALUE};
 use proxied::{OPTIONS, Proxied, SHAPE};
 use serve::admin::PortAt;
+use serve::memcached::login::Entrance;
 use serve::proxy::{Options, Running};
 use served::{Client, get_reply, pattern, set_request};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -96,8 +97,13 @@ fn clients_may_speak_tls() {
     let files = ServerFiles { cert: made.cert, key: made.key, ..ServerFiles::default() };
     let tls = Some(ServerTls::new(&files, &[]).expect("good files"));
     let at = [PortAt { address: "127.0.0.1:0".parse().expect("an address"), tls }];
-    let secure = Running::start_at(&proxied.topology, Some(2), &at, Options { threads: 1, ..OPTIONS })
-        .expect("another");
+    let secure = Running::start_at(
+        &proxied.topology,
+        Some(2),
+        (&at, Entrance::default()),
+        Options { threads: 1, ..OPTIONS },
+    )
+    .expect("another");
     proxied.client().set("k", "value");
     let connect = || {
         let stream = std::net::TcpStream::connect(secure.addresses()[0]).expect("it listens");

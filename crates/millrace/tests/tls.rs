@@ -125,6 +125,10 @@ fn beyond_loopback_it_wants_tls_or_to_be_told() {
             "{server:?}: {said}"
         );
     }
+    let users = folder.path.join("users");
+    std::fs::write(&users, "ann:secret\n").expect("a file");
+    let said = stderr(&run(&["up", "-l", wild, "-Y", users.to_str().expect("text")]));
+    assert!(said.contains("their passwords for all to read") && said.contains("--insecure"), "{said}");
     // Told so, it serves, and says what that means.
     let mut told = Serving::start(&["up", "-l", wild, "--insecure"], true);
     assert!(told.after("--insecure: memcached on").contains("is not encrypted"));

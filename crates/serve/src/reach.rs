@@ -17,6 +17,8 @@ static IS_INSECURE: AtomicBool = AtomicBool::new(false);
 pub enum Protection {
     /// Nothing, and TLS could.
     None,
+    /// Passwords, which TLS would hide.
+    Passwords,
     /// Nothing, and TLS is for streams.
     Datagrams,
     /// TLS.
@@ -34,12 +36,15 @@ pub struct Exposed {
 impl fmt::Display for Exposed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Exposed { what, at, protection } = self;
-        write!(
-            f,
-            "{what} on {at} could be reached from other machines, and would neither be encrypted nor ask clients who they are: "
-        )?;
+        write!(f, "{what} on {at} could be reached from other machines, and ")?;
         f.write_str(match protection {
-            Protection::None => "name a certificate (--tls-cert FILE --tls-key FILE), listen on 127.0.0.1, ",
+            Protection::Passwords => "clients would send it their passwords for all to read: ",
+            _ => "would neither be encrypted nor ask clients who they are: ",
+        })?;
+        f.write_str(match protection {
+            Protection::None | Protection::Passwords => {
+                "name a certificate (--tls-cert FILE --tls-key FILE), listen on 127.0.0.1, "
+            }
             _ => "datagrams have neither here: listen on 127.0.0.1, ",
         })?;
         f.write_str("or say --insecure if only those whom you trust can reach it")
@@ -61,8 +66,12 @@ pub fn check(what: &str, address: SocketAddr, protection: Protection) -> Result<
     match exposed(what, address, protection) {
         None => Ok(()),
         Some(exposed) if IS_INSECURE.load(Ordering::Relaxed) => {
+            let what_it_lacks = match exposed.protection {
+                Protection::Passwords => "so passwords can be read on the way",
+                _ => "and asks nobody who he is",
+            };
             log::warn!(
-                "--insecure: {} on {} can be reached from other machines, is not encrypted and asks nobody who he is",
+                "--insecure: {} on {} can be reached from other machines, is not encrypted {what_it_lacks}",
                 exposed.what,
                 exposed.at
             );
@@ -86,7 +95,7 @@ pub fn check_of(what: &str, address: &Address, protection: Protection) -> Result
 }
 
 fn exposed(what: &str, address: SocketAddr, protection: Protection) -> Option<Exposed> {
-    let is_open = matches!(protection, Protection::None | Protection::Datagrams);
+    let is_open = protection != Protection::Tls;
     let is_beyond = !address.ip().to_canonical().is_loopback();
     (is_open && is_beyond).then(|| Exposed { what: what.to_owned(), at: address.to_string(), protection })
 }
@@ -106,6 +115,11 @@ mod tests {
             assert!(said.starts_with(&format!("it on {text}")) && said.contains("--tls-cert FILE"), "{said}");
             let said = refused(text, Protection::Datagrams).expect(text).to_string();
             assert!(!said.contains("--tls-cert") && said.ends_with("can reach it"), "{said}");
+            let said = refused(text, Protection::Passwords).expect(text).to_string();
+            assert!(
+                said.contains("their passwords for all to read") && said.contains("--tls-cert FILE"),
+                "{said}"
+            );
             assert_eq!(refused(text, Protection::Tls), None);
         }
     }

@@ -37,7 +37,7 @@ struct Request {
 }
 
 /// A request as it travels.
-fn frame(opcode: u8, key: &[u8], extras: &[u8], value: &[u8], opaque: u32, cas: u64) -> Vec<u8> {
+pub fn frame(opcode: u8, key: &[u8], extras: &[u8], value: &[u8], opaque: u32, cas: u64) -> Vec<u8> {
     let mut bytes = vec![REQUEST_MAGIC, opcode];
     bytes.extend((key.len() as u16).to_be_bytes());
     bytes.extend([extras.len() as u8, 0, 0, 0]);
@@ -226,7 +226,7 @@ fn random_binary_conversations_read_the_same_through_the_proxy() {
 }
 
 /// All that a connection is answered that sends this and no more, in frames; what is no frame as it is.
-fn answer(address: SocketAddr, bytes: &[u8]) -> Vec<String> {
+pub fn answer(address: SocketAddr, bytes: &[u8]) -> Vec<String> {
     let mut side = Side::new(address);
     // It may close before it has read everything; what it said until then counts.
     let _ = side.stream.write_all(bytes);

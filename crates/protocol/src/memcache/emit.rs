@@ -97,6 +97,11 @@ impl<'b> Reply<'b> {
         Reply { out, len: 0, asked }
     }
 
+    /// What a reply repeats of the binary request that is answered, if it is one.
+    pub(super) fn asked(&self) -> Option<Asked> {
+        self.asked
+    }
+
     /// Bytes written so far.
     #[inline]
     pub fn len(&self) -> usize {

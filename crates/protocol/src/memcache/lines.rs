@@ -92,6 +92,15 @@ lines! {
     /// Too many words after `ms`, `md` and `ma`.
     FlagsTooLong = "CLIENT_ERROR options flags too long";
 
+    /// Something else than a login, of a client that has to log in first.
+    Unauthenticated = "CLIENT_ERROR unauthenticated";
+    /// A login with another password than the user's.
+    LoginFailed = "CLIENT_ERROR authentication failure";
+    /// A login without two words, or longer than any.
+    BadLogin = "CLIENT_ERROR bad authentication token format";
+    /// A login that does not end where it was announced to end.
+    BadLoginEnd = "CLIENT_ERROR bad command line termination";
+
     /// `stats detail` with something else than on, off or dump.
     StatsDetailUsage = "CLIENT_ERROR usage: stats detail on|off|dump";
     /// `stats cachedump` of a class that cannot be.
@@ -148,6 +157,8 @@ lines! {
     LogFull = "SERVER_ERROR the log is full until a snapshot is made, try again";
     /// A key of another home of the rack. Ours.
     NotHome = "SERVER_ERROR this key has another home";
+    /// `stats detail on` where commands wait for others before they are done. Ours.
+    DetailRefused = "CLIENT_ERROR stats detail is not possible here";
     /// No memory for a request that is arriving. Ours.
     OutOfMemoryReading = "SERVER_ERROR out of memory reading request";
 

@@ -8,7 +8,7 @@
 //!                             └── Malformed, TooLarge ──▶ Reply ◀─┘ ──▶ socket
 //! ```
 //!
-//! One file per purpose: [`command`] what a request means, [`parse`] the incremental machine, `classic`, `admin` and
+//! One file per purpose: [`command`] what a request means, [`login`] who may ask, [`parse`] the incremental machine, `classic`, `admin` and
 //! [`meta`] the grammar of one line, [`emit`] replies and their bounds, [`lines`] the fixed texts, [`exptime`] times, [`binary`] frames,
 //! [`udp`] the datagram frame, [`client`] the other side, for those who send requests.
 //!
@@ -26,6 +26,7 @@ pub mod command;
 pub mod emit;
 pub mod exptime;
 pub mod lines;
+pub mod login;
 pub mod meta;
 mod number;
 mod outcome;
@@ -33,11 +34,12 @@ pub mod parse;
 mod tokens;
 pub mod udp;
 
-pub use binary::{Asked, Asks, Binary};
+pub use binary::{Asked, Asks, Binary, Sasl};
 pub use command::{Command, Dump, Get, Shutdown, Stats, Store, StoreVerb, TooLarge};
 pub use emit::Reply;
 pub use exptime::Exptime;
 pub use lines::Line;
+pub use login::{Entry, LOGIN_FAILURES_MAX, LOGIN_MAX, Login, Protocol};
 pub use meta::{Meta, MetaArith, MetaDelete, MetaFlags, MetaGet, MetaSet, SetMode};
 pub use number::decimal;
 pub use parse::{CloseReason, Parser, Step};

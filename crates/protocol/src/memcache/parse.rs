@@ -10,6 +10,7 @@
 //!            ├──────── refused value ───▶ Swallow ── spent ──┤
 //!            └──────── broken key list ─▶ DropLine ─ newline ┘        anything hopeless ──▶ Closed
 //! ```
+//! Where clients log in, a connection begins in `Locked`, and what may be sent there is in [`login`](super::login).
 //!
 //! Invariants
 //! 1. The caller shows the same bytes again, and perhaps more, until a step consumes them; it drops what was consumed.
@@ -25,11 +26,14 @@
 //!
 //! Tests: `tests/splits.rs` (every split gives the same steps), `tests/oracle.rs`, `fuzz/`.
 
+mod locked;
+
 use super::binary::{self, REQUEST_MAGIC};
 use super::classic::{self, Parsed, Retrieval, malformed};
 use super::command::{Command, Get};
 use super::exptime::Exptime;
 use super::lines::Line;
+use super::login::{Entry, LOGIN_MAX, Login, Protocol};
 use super::tokens::Tokens;
 use super::{KEY_MAX, LINE_MAX};
 use memchr::{memchr, memchr2};
@@ -47,6 +51,13 @@ pub enum Step<'a> {
         /// What is asked.
         command: Command<'a>,
         /// Bytes to drop once the command is done with.
+        consumed: usize,
+    },
+    /// A client says who it is. Whoever knows the users answers with [`Parser::answer`], before the next step.
+    Login {
+        /// What it says.
+        login: Login<'a>,
+        /// Bytes to drop once it is answered.
         consumed: usize,
     },
     /// Nothing to do but to drop bytes, for example of a value that was refused.
@@ -70,6 +81,8 @@ pub enum CloseReason {
     Refused,
     /// Between binary requests, a byte that begins none.
     NotBinary,
+    /// Too many logins that failed, [`LOGIN_FAILURES_MAX`](super::LOGIN_FAILURES_MAX).
+    LoginsFailed,
     /// The client said that it ends the connection, and got its reply.
     Quit,
     /// A web browser, perhaps on behalf of a hostile page.
@@ -92,15 +105,23 @@ impl CloseReason {
     pub const fn line(self) -> Option<Line> {
         match self {
             CloseReason::LineTooLong => Some(Line::LineTooLong),
-            CloseReason::Refused | CloseReason::NotBinary | CloseReason::Quit | CloseReason::Http => None,
+            CloseReason::Refused
+            | CloseReason::NotBinary
+            | CloseReason::LoginsFailed
+            | CloseReason::Quit
+            | CloseReason::Http => None,
         }
     }
 }
 
 #[derive(Clone, Copy, Debug)]
 enum State {
-    /// At the first byte of the connection.
+    /// At the first byte of the connection, which says which protocol it speaks.
     First,
+    /// The same, where its client must log in.
+    FirstLocked,
+    /// Between requests of a client that has not logged in.
+    Locked,
     /// At the first byte of a line.
     Line,
     /// At the first byte of a binary request.
@@ -124,19 +145,52 @@ pub struct Parser {
     /// Bytes that must be shown before another look is worth it.
     wants: usize,
     max_value: u64,
-    /// The first byte said so.
+    /// It speaks binary.
     is_binary: bool,
+    /// Its clients log in.
+    has_login: bool,
+    /// This one has not, or not again since it tried to.
+    is_locked: bool,
+    /// It has said that user and password follow.
+    has_begun_login: bool,
+    /// Logins that failed since the last that did not.
+    failures: u32,
 }
 
 impl Parser {
     /// A parser at the start of a connection that refuses values longer than `max_value` bytes.
     pub fn new(max_value: usize) -> Parser {
-        Parser { state: State::First, scanned: 0, wants: 1, max_value: max_value as u64, is_binary: false }
+        Parser::entered(Entry::default(), max_value)
+    }
+
+    /// The same for a connection that begins as `entry` says.
+    pub fn entered(entry: Entry, max_value: usize) -> Parser {
+        let Entry { protocol, has_login } = entry;
+        let is_binary = protocol == Protocol::Binary;
+        let state = match (protocol, has_login) {
+            (Protocol::Any, false) => State::First,
+            (Protocol::Any, true) => State::FirstLocked,
+            (_, true) => State::Locked,
+            (Protocol::Text, false) => State::Line,
+            (Protocol::Binary, false) => State::Binary,
+        };
+        Parser {
+            state,
+            scanned: 0,
+            wants: 1,
+            max_value: max_value as u64,
+            is_binary,
+            has_login,
+            is_locked: has_login,
+            has_begun_login: false,
+            failures: 0,
+        }
     }
 
     /// Bytes of buffer with which every request can be understood.
     pub fn buffer_bound(&self) -> usize {
-        LINE_MAX + (self.max_value.min(super::VALUE_LEN_MAX) as usize) + 2
+        let value = self.max_value.min(super::VALUE_LEN_MAX) as usize;
+        LINE_MAX + if self.has_login { value.max(LOGIN_MAX) } else { value } + 2
     }
 
     /// Changes the limit for values whose request line has not been read yet.
@@ -146,7 +200,8 @@ impl Parser {
 
     /// Whether no request has begun that is not handed out in full: a message may end here.
     pub fn is_between_requests(&self) -> bool {
-        matches!(self.state, State::First | State::Line | State::Binary) && self.wants == 1
+        use State::{Binary, First, FirstLocked, Line, Locked};
+        matches!(self.state, First | Line | Binary | FirstLocked | Locked) && self.wants == 1
     }
 
     /// Whether the connection speaks the binary protocol.
@@ -181,6 +236,7 @@ impl Parser {
         match self.state {
             State::First if input[0] == REQUEST_MAGIC => {
                 self.is_binary = true;
+                self.state = State::Binary;
                 self.binary(input)
             }
             State::Binary => self.binary(input),
@@ -188,11 +244,16 @@ impl Parser {
                 self.state = State::Line;
                 self.line(input)
             }
+            State::FirstLocked => {
+                self.is_binary = input[0] == REQUEST_MAGIC;
+                self.state = State::Locked;
+                self.locked(input)
+            }
+            State::Locked => self.locked(input),
             State::Swallow { left } => {
                 let consumed = left.min(input.len() as u64);
                 self.state = match left - consumed {
-                    0 if self.is_binary => State::Binary,
-                    0 => State::Line,
+                    0 => self.between(),
                     left => State::Swallow { left },
                 };
                 Step::Skip { consumed: consumed as usize }
@@ -211,8 +272,7 @@ impl Parser {
 
     /// At the first byte of a binary request.
     fn binary<'a>(&mut self, input: &'a [u8]) -> Step<'a> {
-        self.state = State::Binary;
-        match binary::parse::parse(input, self.max_value) {
+        match binary::parse::parse(input, self.max_value, self.has_login) {
             binary::parse::Parsed::Incomplete(wants) => {
                 self.wants = wants;
                 Step::Incomplete { wants }
@@ -227,6 +287,7 @@ impl Parser {
                 self.state = State::Closed(if is_quit { CloseReason::Quit } else { CloseReason::Refused });
                 Step::Command { command, consumed: len }
             }
+            binary::parse::Parsed::Sasl { request, len, rest } => self.sasl(&request, len, rest),
             binary::parse::Parsed::NotBinary => self.close(CloseReason::NotBinary),
         }
     }

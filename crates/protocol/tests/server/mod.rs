@@ -64,6 +64,7 @@ impl Server {
             match parser.next(&requests[at..]) {
                 Step::Incomplete { .. } => return answer,
                 Step::Skip { consumed } => at += consumed,
+                Step::Login { .. } => unreachable!("nobody logs in here"),
                 Step::Close { reason } => {
                     answer.bytes.extend_from_slice(reason.line().map_or(b"", Line::bytes));
                     answer.closed = true;
@@ -134,6 +135,7 @@ impl Server {
             }
             Command::Binary(Binary { asks: Asks::Noop | Asks::Quit, .. }) => reply.line(Line::Ok),
             Command::Binary(Binary { asks: Asks::Stats(stats), .. }) => reply_to_stats(stats, reply),
+            Command::Binary(Binary { asks: Asks::Sasl(answer), .. }) => reply.sasl(answer),
             Command::Binary(Binary { asks: Asks::Refused(line), .. }) => reply.line(line),
             Command::Verbosity { .. } | Command::CacheMemlimit { .. } => reply.line(Line::Ok),
             Command::Stats(stats) => reply_to_stats(stats, reply),

@@ -2,7 +2,10 @@
 
 use super::durable::DurableArgs;
 use super::home::HomeArgs;
+use super::service::prefixes::Detail;
 use crate::kv::registers::Registers;
+use crate::memcached::connections::Connections;
+use crate::memcached::login::{LOGIN_KEYS, LoginArgs};
 use crate::process::parse::address;
 use crate::process::table::{Entry, Table, Wrong};
 use crate::process::tls::{TLS_KEYS, TlsArgs};
@@ -52,6 +55,8 @@ pub struct Config {
     pub listen: Listen,
     /// The certificate of listeners that speak TLS.
     pub tls: Option<ServerFiles>,
+    /// Who may come in, and in which protocol.
+    pub login: LoginArgs,
     /// Its registers, shared with whoever may turn them later.
     pub registers: Arc<Registers>,
     /// Whose home it is, if boxes are before it.
@@ -64,6 +69,12 @@ pub struct Config {
     pub allow_shutdown: bool,
     /// Where its requests leave spans.
     pub tracer: Tracer,
+    /// Which connections there are, for whoever asks.
+    pub connections: Connections,
+    /// Whether commands are counted by the prefix of their keys.
+    pub detail: Detail,
+    /// What was said and changes nothing, to be logged at the start.
+    pub notes: Vec<String>,
     /// Lines about each connection (1) and each command (2) on standard error (memcached's -v, -vv).
     pub verbosity: u8,
 }
@@ -83,12 +94,14 @@ impl Config {
         let mut admin = None;
         if let Some(listen) = file.get("listen") {
             let listen = listen.table()?;
-            listen.only(&[&["tcp", "tls", "udp", "unix", "unix_mask", "shm", "admin"], TLS_KEYS].concat())?;
-            self.apply_tls(&listen)?;
+            listen.only(
+                &[&["tcp", "tls", "udp", "unix", "unix_mask", "shm", "admin"], TLS_KEYS, LOGIN_KEYS].concat(),
+            )?;
+            self.apply_flags(&listen)?;
             for entry in listen.entries() {
                 match entry.key {
                     "admin" => admin = addresses(&entry)?.pop(),
-                    key if TLS_KEYS.contains(&key) => {}
+                    key if TLS_KEYS.contains(&key) || LOGIN_KEYS.contains(&key) => {}
                     _ => self.apply_listen(&entry)?,
                 }
             }
@@ -110,11 +123,13 @@ impl Config {
         file.registers(&self.registers, &[others, &["store.memory_file"]].concat())
     }
 
-    /// The certificate, by the names of its flags.
-    fn apply_tls(&mut self, listen: &Table<'_>) -> Result<(), Wrong> {
-        let others: Vec<&str> =
-            listen.entries().map(|entry| entry.key).filter(|key| !TLS_KEYS.contains(key)).collect();
-        let args: TlsArgs = listen.flags(&others)?;
+    /// The certificate, and who may come in, by the names of their flags.
+    fn apply_flags(&mut self, listen: &Table<'_>) -> Result<(), Wrong> {
+        let all_but = |keys: &[&str]| -> Vec<&str> {
+            listen.entries().map(|entry| entry.key).filter(|key| !keys.contains(key)).collect()
+        };
+        self.login = listen.flags(&all_but(LOGIN_KEYS))?;
+        let args: TlsArgs = listen.flags(&all_but(TLS_KEYS))?;
         self.tls = args.files().map_err(|why| listen.wrong(why))?.or(self.tls.take());
         Ok(())
     }
@@ -188,6 +203,9 @@ mod tests {
         let files = config.tls.expect("a certificate");
         assert_eq!((files.cert, files.key), (PathBuf::from("c.pem"), PathBuf::from("c.pem")));
         assert_eq!(files.min_version, base::tls::MinVersion::Tls12);
+        let users = "[listen]\nauth_file = '/etc/users'\nprotocol = 'auto'\n";
+        let (config, _) = apply(users).expect("a good file");
+        assert_eq!(config.login.settings().map(|(_, value)| value), ["auto-negotiate", "yes", "/etc/users"]);
         let wrong = apply("[listen]\ntls_key = 'k.pem'\n").expect_err("no certificate");
         assert!(
             wrong.starts_with("m.toml:1") && wrong.contains("tls_cert") || wrong.contains("--tls-cert"),
@@ -208,8 +226,8 @@ mod tests {
             ("[store]\nmemory_file = 1", "m.toml:2: store.memory_file"),
             ("[listen]\ntcp = 'nowhere'", "127.0.0.1:11211"),
             (
-                "[listen]\nport = 1",
-                "m.toml:2: [listen] has no key \"port\"; it knows admin, shm, tcp, tls, tls_cert",
+                "[listen]\nwhere = 1",
+                "m.toml:2: [listen] has no key \"where\"; it knows admin, auth_file, enable_sasl, protocol, shm, tcp, tls, tls_cert",
             ),
             ("[listen]\nunix_mak = '700'", "did you mean \"unix_mask\"?"),
             ("[listen]\nunix_mask = '9'", "octal"),

@@ -9,16 +9,18 @@ use super::messages::Messages;
 use super::rings::Rings;
 use super::service::{LateReply, Listing, Reply};
 use super::stream::{Piece, Stream};
+use crate::memcached::connections::Entry;
 use crate::memcached::input::{BufferLimit, Input, Pool};
 use base::Nanos;
 use base::budget::Budget;
 use base::closing::Reason;
 use base::tls::HELLO;
-use protocol::memcache::{CloseReason, Command, Line, Parser, Step};
+use protocol::memcache::{CloseReason, Command, Line, Login, Parser, Step};
 use ring::arena::Span;
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd};
+use std::sync::Arc;
 
 /// Requests of a fresh connection in its first turn.
 const FIRST_TURN: usize = 8;
@@ -71,6 +73,8 @@ pub struct Connection {
     pub why: Reason,
     /// The client is gone; the connection closes once nothing of it is in flight.
     pub broken: bool,
+    /// What `stats conns` shows of it.
+    pub entry: Option<Arc<Entry>>,
     /// In the edge's list of connections with input to parse.
     pub runnable: bool,
     /// Told apart from an earlier connection in the same place.
@@ -91,6 +95,8 @@ pub enum Wire {
 pub enum Parsed<'a> {
     /// A request.
     Request(Command<'a>),
+    /// Its client says who it is: [`Connection::answer`] has the request that this becomes.
+    Login(Login<'a>),
     /// The end of a message: what was handed out since the last end is what it asked.
     MessageEnd,
     /// Nothing before more arrives.
@@ -122,6 +128,7 @@ impl Connection {
             unreadable: false,
             why: Reason::Client,
             broken: false,
+            entry: None,
             runnable: false,
             generation,
         }
@@ -161,6 +168,11 @@ impl Connection {
             Wire::Rings(rings) => rings.descriptor(),
             Wire::Datagrams(datagrams) => datagrams.descriptor(),
         }
+    }
+
+    /// Its number in logs and `stats conns`.
+    pub fn number(&self) -> i32 {
+        self.descriptor().as_raw_fd()
     }
 
     /// Whether it has something for a turn: replies to collect, more of a listing, or enough that arrived for another look at the input. What
@@ -223,6 +235,10 @@ impl Connection {
                     }
                     return Parsed::Request(command);
                 }
+                Step::Login { login, consumed } => {
+                    self.input.consume(consumed);
+                    return Parsed::Login(login);
+                }
                 Step::Skip { consumed } => {
                     self.input.consume(consumed);
                     input = &input[consumed..];
@@ -282,6 +298,10 @@ impl Connection {
                     self.closing |= quits && matches!(self.wire, Wire::Rings(_));
                     return Parsed::Request(command);
                 }
+                Step::Login { login, consumed } => {
+                    self.consume(consumed);
+                    return Parsed::Login(login);
+                }
                 Step::Skip { consumed } => {
                     self.consume(consumed);
                     input = &input[consumed..];
@@ -298,6 +318,17 @@ impl Connection {
             self.parser = self.fresh.clone();
             input = &[];
         }
+    }
+
+    /// Says whether a login is right; the request that tells its client. One too many that failed ends the connection.
+    #[cold]
+    pub fn answer<'a>(&mut self, login: &Login<'a>, is_right: bool) -> Command<'a> {
+        let command = self.parser.answer(login, is_right);
+        if self.parser.closed().is_some() {
+            (self.closing, self.unreadable) = (true, true);
+        }
+        self.fresh.follow(&self.parser);
+        command
     }
 
     fn consume(&mut self, n: usize) {

@@ -2,14 +2,18 @@
 
 use super::config::{Config, MEMCACHED_PORT, octal};
 use super::durable::DurableArgs;
+use super::extended::ExtendedFlags;
 use super::home::HomeArgs;
+use super::ignored::IgnoredFlags;
 use super::registers::{Id, SetError};
+use super::service::prefixes::Detail;
 use super::tls_flags::TlsFlags;
+use crate::memcached::login::LoginArgs;
 use crate::process::parse::{AssignError, WrongAddress, address, assign};
 use base::Bytes;
 use clap::Args;
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
 use std::path::PathBuf;
 
 /// Of one key-value server.
@@ -19,7 +23,7 @@ pub struct Flags {
     #[arg(short = 'p', long, value_name = "PORT")]
     port: Option<u16>,
 
-    /// Address to listen on; loopback unless told otherwise. May be repeated, and may carry a port
+    /// Address or name to listen on; loopback unless told otherwise. May be repeated or a list with commas, and may carry a port
     ///
     /// Before it tls: or notls: say whether TLS is spoken there; it is where neither is said if there is a certificate.
     #[arg(short = 'l', long = "listen", value_name = "[tls:|notls:]ADDR[:PORT]")]
@@ -85,14 +89,31 @@ pub struct Flags {
     #[arg(short = 'F', long = "disable-flush-all")]
     no_flush: bool,
 
+    /// Count what clients do by the prefix of their keys, which ends with this character: `stats detail dump` shows it
+    #[arg(short = 'D', value_name = "CHAR", value_parser = delimiter)]
+    detail: Option<u8>,
+
+    /// Refuse listings of keys: `stats cachedump`, `lru_crawler metadump`
+    #[arg(short = 'X', long = "disable-dumping")]
+    no_dumps: bool,
+
+    #[command(flatten)]
+    extended: ExtendedFlags,
+
     #[command(flatten)]
     tls: TlsFlags,
+
+    #[command(flatten)]
+    login: LoginArgs,
 
     #[command(flatten)]
     home: HomeArgs,
 
     #[command(flatten)]
     durable: DurableArgs,
+
+    #[command(flatten)]
+    ignored: IgnoredFlags,
 
     /// Set a register; may be repeated
     #[arg(long = "set", value_name = "NAME=VALUE")]
@@ -107,6 +128,13 @@ fn mebibytes(text: &str) -> Result<Bytes, String> {
     }
 }
 
+fn delimiter(text: &str) -> Result<u8, String> {
+    match text.as_bytes() {
+        [byte @ b'!'..=b'~'] => Ok(*byte),
+        _ => Err("one character, such as :".to_owned()),
+    }
+}
+
 /// What is wrong with them.
 #[derive(Debug)]
 pub enum FlagError {
@@ -114,8 +142,12 @@ pub enum FlagError {
     Address(WrongAddress),
     /// A register.
     Register(AssignError),
+    /// A name that is to be listened at.
+    Name(String, std::io::Error),
     /// The certificate.
     Tls(String),
+    /// A flag of memcached's.
+    Memcached(String),
 }
 
 impl fmt::Display for FlagError {
@@ -123,7 +155,11 @@ impl fmt::Display for FlagError {
         match self {
             FlagError::Address(e) => e.fmt(f),
             FlagError::Register(e) => e.fmt(f),
-            FlagError::Tls(why) => f.write_str(why),
+            FlagError::Name(name, e) => write!(
+                f,
+                "-l {name}: {e}; write an address such as 127.0.0.1:11211, or a name that this machine can resolve"
+            ),
+            FlagError::Tls(why) | FlagError::Memcached(why) => f.write_str(why),
         }
     }
 }
@@ -166,13 +202,18 @@ impl Flags {
             (Id::StoreMode, self.no_evictions.then_some(1)),
             (Id::StorePages, self.large_pages.then_some(2)),
             (Id::StoreFlushAll, self.no_flush.then_some(0)),
+            (Id::StoreDumps, self.no_dumps.then_some(0)),
         ];
         for (id, number) in numbers {
             if let Some(number) = number {
                 registers.write(id, number)?;
             }
         }
+        config.notes = self.ignored.notes().map_err(FlagError::Memcached)?;
+        config.notes.extend(self.extended.apply(registers).map_err(FlagError::Memcached)?);
         assign(registers, &self.set)?;
+        config.login = self.login.over(std::mem::take(&mut config.login));
+        config.detail = self.detail.map_or_else(Detail::default, Detail::by);
         config.allow_shutdown = self.allow_shutdown;
         config.home = self.home.clone();
         config.durable = self.durable.clone();
@@ -181,7 +222,7 @@ impl Flags {
     }
 
     fn apply_addresses(&self, config: &mut Config) -> Result<(), FlagError> {
-        let files = self.tls.files().map_err(FlagError::Tls)?;
+        let files = self.tls.files(self.extended.tls()).map_err(FlagError::Tls)?;
         let has_tls = files.is_some();
         config.tls = files.or(config.tls.take());
         let listen = &mut config.listen;
@@ -237,10 +278,28 @@ fn addresses(
         let bare = if bare == "localhost" { "127.0.0.1" } else { bare };
         match bare.parse::<IpAddr>() {
             Ok(ip) => all.push(SocketAddr::new(ip, port)),
-            Err(_) => all.push(address(text.trim())?),
+            Err(_) => match address(text.trim()) {
+                Ok(address) => all.push(address),
+                Err(wrong) => all.extend(named(text.trim(), port)?.ok_or(wrong)?),
+            },
         }
     }
     Ok((tls, plain))
+}
+
+/// Addresses of `NAME` or `NAME:PORT`; none where that is no name of a machine.
+fn named(text: &str, port: u16) -> Result<Option<Vec<SocketAddr>>, FlagError> {
+    let (name, port) = match text.rsplit_once(':') {
+        Some((name, port)) => (name, port.parse().ok()),
+        None => (text, Some(port)),
+    };
+    let is_name = name.starts_with(|c: char| c.is_ascii_alphabetic())
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || "-._".contains(c));
+    let Some(port) = port.filter(|_| is_name) else { return Ok(None) };
+    let found = (name, port).to_socket_addrs().map_err(|e| FlagError::Name(text.to_owned(), e))?;
+    let mut addresses: Vec<SocketAddr> = found.collect();
+    addresses.dedup();
+    Ok(Some(addresses))
 }
 
 #[cfg(test)]
@@ -290,6 +349,31 @@ mod tests {
     }
 
     #[test]
+    fn names_are_resolved() {
+        let resolved = |text: &str| named(text, 7).expect("every machine has it");
+        for (text, port) in [("localhost", 7), ("localhost:8", 8)] {
+            let addresses = resolved(text).expect("a name");
+            assert!(
+                !addresses.is_empty() && addresses.iter().all(|a| a.ip().is_loopback() && a.port() == port)
+            );
+        }
+        for text in ["", "10.0.0.x", "[::1", "localhost:x", "a b", "-x"] {
+            assert_eq!(resolved(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn flags_without_effect_are_noted() {
+        let c = config("-X -C -k -f 1.1 -n 64 -o modern,idle_timeout=9 -S -Y users").expect("good flags");
+        assert!(!c.registers.is_on(Id::StoreDumps));
+        assert_eq!(c.registers.read(Id::NetIdleTimeout), 9);
+        let flags: Vec<&str> = c.notes.iter().filter_map(|note| note.split(' ').next()).collect();
+        assert_eq!(flags, ["-f", "-n", "-C", "-k", "-o"]);
+        assert!(c.login.has_users());
+        assert_eq!(config("-p 0").expect("good flags").notes, Vec::<String>::new());
+    }
+
+    #[test]
     fn a_certificate_makes_listeners_speak_tls() {
         let c = config("--tls-cert c.pem --tls-key k.pem").expect("good flags");
         assert_eq!((c.listen.tls.len(), c.listen.tcp.len(), c.listen.tls[0].port()), (1, 0, MEMCACHED_PORT));
@@ -315,8 +399,14 @@ mod tests {
             ("-a 9", "octal"),
             ("--set engine.group", "NAME=VALUE"),
             ("--set engine.group=0", "1 to 64"),
-            ("-l nowhere", "127.0.0.1:11211"),
-            ("-l tls:nowhere --tls-cert c", "127.0.0.1:11211"),
+            ("-l 127.0.0.1:x", "127.0.0.1:11211"),
+            ("-l tls:127.0.0.1:99999 --tls-cert c", "127.0.0.1:11211"),
+            ("-l no+where", "127.0.0.1:11211"),
+            ("-D ab", "one character"),
+            ("-f 1", "greater than 1"),
+            ("-n 0", "greater than 0"),
+            ("-B udp", "ascii"),
+            ("-o ext_path=/x:1g", "--durability log"),
             ("--tls-key k.pem", "--tls-cert FILE"),
             ("-Z", "ssl_chain_cert=FILE"),
             ("-o ssl_chain_cert=c.pem", "without -Z"),

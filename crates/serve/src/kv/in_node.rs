@@ -7,6 +7,7 @@ use super::home::HomeArgs;
 use super::registers::Id;
 use crate::admin::Routes;
 use crate::engine_cores::{EngineCore, EngineWishes};
+use crate::memcached::login::LoginArgs;
 use crate::process::Stop;
 use crate::process::table::{Table, Wrong};
 use crate::process::tls::TlsArgs;
@@ -33,6 +34,9 @@ struct Keys {
 
     #[command(flatten)]
     tls: TlsArgs,
+
+    #[command(flatten)]
+    login: LoginArgs,
 
     #[command(flatten)]
     home: HomeArgs,
@@ -63,6 +67,7 @@ impl Kv {
         let mut config = Config {
             listen,
             tls: keys.tls.files().map_err(|why| table.wrong(why))?,
+            login: keys.login,
             allow_shutdown: keys.enable_shutdown,
             home: keys.home,
             durable: keys.durable,
@@ -130,8 +135,9 @@ impl Service for Kv {
     }
 
     fn open(&mut self, core: &Arc<EngineCore>, _is_shown: bool) -> Result<Routes, Failure> {
+        let plain = if self.config.login.has_users() { Protection::Passwords } else { Protection::None };
         for address in &self.config.listen.tcp {
-            reach::check("memcached", *address, Protection::None)?;
+            reach::check("memcached", *address, plain)?;
         }
         for address in &self.config.listen.udp {
             reach::check("memcached over UDP", *address, Protection::Datagrams)?;
@@ -143,7 +149,7 @@ impl Service for Kv {
         let mut server = Server::start_on(&self.config, core)?;
         // Also where a topology says that its home is.
         for address in server.tcp() {
-            reach::check("memcached", *address, Protection::None)?;
+            reach::check("memcached", *address, plain)?;
         }
         let routes = server.routes().traces(&self.config.tracer);
         self.server = Some(server);
@@ -152,6 +158,7 @@ impl Service for Kv {
 
     fn start(&mut self, _stop: &Stop) -> Result<(), Failure> {
         let Some(server) = &self.server else { return Ok(()) };
+        self.config.notes.iter().for_each(|note| log::info!("{note}"));
         for address in server.tcp() {
             log::info!(address:% = address; "serving memcached clients on {address}");
         }
@@ -198,8 +205,9 @@ impl Service for Kv {
     }
 
     fn reload(&self) -> bool {
-        let tls = self.server.as_ref().and_then(|server| server.shared().tls.as_ref());
-        tls.map(|tls| tls.reload()).is_some()
+        let Some(server) = &self.server else { return false };
+        let has_tls = server.shared().tls.as_ref().map(|tls| tls.reload()).is_some();
+        server.shared().entrance.reload() || has_tls
     }
 
     fn finish(&mut self) -> Result<(), Failure> {

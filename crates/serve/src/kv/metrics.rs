@@ -18,6 +18,7 @@ crate::families! { "millrace_kv_";
     REJECTED counter "connections_rejected" count [] "Connections turned away: too many were open, or there was no memory or descriptor.";
     CLOSED counter "connections_closed" count ["reason"] "Connections that the node closed: idle, slow_reader (replies not read), protocol (an unreadable stream).";
     HANDSHAKES counter "tls_handshakes" count ["outcome"] "TLS handshakes: full, resumed; failed (no TLS, or not believed), ended (too slow, or too many under way).";
+    LOGINS counter "logins" count ["outcome"] "Logins of clients (-S, -Y): accepted, failed.";
     SHM_CONNECTIONS gauge "shm_connections" count [] "Shared-memory connections open.";
     SHM_REFUSED counter "shm_connections_refused" count [] "Shared-memory connections refused because of shm.memory.";
     REQUESTS counter "requests" count [] "Requests that edges submitted to the engine.";
@@ -131,6 +132,8 @@ fn add(page: &mut Page, report: &Report) {
         (HANDSHAKES, "resumed", net.tls_resumed),
         (HANDSHAKES, "failed", net.tls_failures),
         (HANDSHAKES, "ended", net.tls_timeouts),
+        (LOGINS, "accepted", net.auth_cmds.saturating_sub(net.auth_errors)),
+        (LOGINS, "failed", net.auth_errors),
         (CLOSED, "idle", net.idle_kicks),
         (CLOSED, "slow_reader", net.slow_reader_kicks),
         (CLOSED, "protocol", net.protocol_kicks),

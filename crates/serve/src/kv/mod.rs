@@ -21,8 +21,10 @@ mod datagrams;
 mod dedicated;
 pub mod durable;
 mod edge;
+mod extended;
 pub mod flags;
 pub mod home;
+mod ignored;
 mod in_node;
 pub mod machine;
 mod messages;
@@ -46,7 +48,10 @@ use crate::admin::health::Pulse;
 use crate::engine_cores::{EngineCore, EngineCores, EngineError, EngineWishes};
 use crate::guard::AbortOnPanic;
 use crate::memcached::accept::{self, Door, Inbox, Purpose};
+use crate::memcached::connections::Connections;
 use crate::memcached::listen::{self, UnixListener};
+use crate::memcached::login::Entrance;
+use base::Clock;
 use base::tls::{ServerTls, TlsError};
 use config::Config;
 use edge::Edge;
@@ -153,6 +158,8 @@ pub enum StartError {
     Chain(String),
     /// Its certificate cannot be used.
     Tls(TlsError),
+    /// Nobody could come in as it was told.
+    Login(String),
     /// It is to listen for TLS, and has no certificate.
     NoCertificate,
     /// Nowhere to listen.
@@ -171,6 +178,7 @@ impl fmt::Display for StartError {
             StartError::Durable(e) => e.fmt(f),
             StartError::Chain(why) => write!(f, "--durability chain: {why}"),
             StartError::Tls(e) => e.fmt(f),
+            StartError::Login(why) => f.write_str(why),
             StartError::NoCertificate => {
                 f.write_str("listening for TLS wants a certificate: name it with --tls-cert FILE, and its key with --tls-key FILE")
             }
@@ -210,7 +218,11 @@ impl Server {
     /// # Errors
     /// As [`Server::start`].
     pub fn start_on(config: &Config, core: &Arc<EngineCore>) -> Result<Server, StartError> {
+        // Who has the same settings has other connections.
+        let (connections, detail) = (Connections::default(), config.detail.apart());
+        let config = &Config { connections, detail, ..config.clone() };
         let registers = config.registers.clone();
+        let entrance = entrance(config)?;
         let seat = Seat::take_place(&config.home)?;
         let promised = seat.as_ref().and_then(Seat::stream);
         let Bound { listeners, tcp, tls, unix, datagrams } = Bound::of(config, promised)?;
@@ -220,12 +232,15 @@ impl Server {
             .map(|_| Inbox::new().map(Arc::new))
             .collect::<io::Result<_>>()
             .map_err(system("make wake-up descriptors"))?;
-        let (shared, ports, hasher) = service::assemble(config, inboxes.clone(), core, seat)?;
+        let (shared, ports, hasher) = service::assemble(config, inboxes.clone(), core, (seat, entrance))?;
         let stop = eventfd(0, EventfdFlags::CLOEXEC)
             .map_err(|e| StartError::System("make a descriptor", e.into()))?;
 
         // Boxes and chains have replies come later, too.
         let has_log = config.durable.durability == durable::Durability::Log;
+        for (purpose, socket) in &listeners {
+            config.connections.enter_listener(purpose.name(), socket.as_fd(), Clock::shared().now());
+        }
         // From here on the node cleans up after itself when something fails.
         let mut server = Server {
             shared: shared.clone(),
@@ -245,7 +260,8 @@ impl Server {
         for (i, ((port, link), inbox)) in ports.into_iter().zip(&inboxes).enumerate() {
             let edge = Edge::new(shared.clone(), inbox.clone(), port, link, hasher)
                 .map_err(system("make an edge"))?;
-            let edge = edge.traced_by(&config.tracer);
+            let edge =
+                edge.traced_by(&config.tracer).known_to(&config.connections).counted_by(&config.detail);
             let thread = start(format!("edge-{i}"), pin(&registers, i), move || edge.run())?;
             server.edges.push(thread);
         }
@@ -337,6 +353,21 @@ fn certificate(config: &Config) -> Result<Option<Arc<ServerTls>>, StartError> {
     let files = config.tls.as_ref().ok_or(StartError::NoCertificate)?;
     // No name for memcached's protocol is registered: clients of it say none.
     ServerTls::new(files, &[]).map(Some).map_err(StartError::Tls)
+}
+
+/// Who may come in.
+fn entrance(config: &Config) -> Result<Entrance, StartError> {
+    let entrance = Entrance::of(&config.login).map_err(StartError::Login)?;
+    let why = match entrance.has_users() {
+        true if !config.listen.udp.is_empty() => {
+            "a datagram cannot log in: leave out -U where there is -S or -Y"
+        }
+        true if config.home.boxes.is_some() => {
+            "clients of a home of boxes cannot log in there: give the users to the proxy before it, and leave out -S and -Y here"
+        }
+        _ => return Ok(entrance),
+    };
+    Err(StartError::Login(why.to_owned()))
 }
 
 /// What it wishes of engine cores.

@@ -93,6 +93,8 @@ base::registers! {
          done, after as long again.";
     ChainedQueue "chained.queue" Count, 1, 1 << 20, 16 << 10, live,
         "With --durability chain: commands that may wait for the chain; one beyond is answered SERVER_ERROR busy.";
+    StoreDumps "store.dumps" Switch, 0, 1, 1, start,
+        "Whether clients may list keys: stats cachedump, lru_crawler metadump (memcached's -X turns it off).";
     StoreFlushAll "store.flush_all" Switch, 0, 1, 1, start,
         "Whether clients may flush_all (memcached's -F turns it off).";
 }

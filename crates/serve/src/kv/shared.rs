@@ -9,6 +9,7 @@ use crate::engine_cores::OnCore;
 use crate::kv::registers::{Id, Register, Registers};
 use crate::memcached::accept::Inbox;
 use crate::memcached::counters::{NetCounters, NetSnapshot};
+use crate::memcached::login::Entrance;
 use base::budget::Budget;
 use base::tls::ServerTls;
 use engine::{Counters, StageSummary};
@@ -37,6 +38,8 @@ pub struct Shared {
     pub chain: Option<EachChain>,
     /// The certificate of its listeners that speak TLS, if there are such.
     pub tls: Option<Arc<ServerTls>>,
+    /// Who may come in.
+    pub entrance: Entrance,
     inboxes: Vec<Arc<Inbox>>,
     stopping: AtomicBool,
     started: Instant,
@@ -162,16 +165,17 @@ impl Shared {
             post,
             chain,
             tls: None,
+            entrance: Entrance::default(),
             inboxes,
             stopping: AtomicBool::new(false),
             started: Instant::now(),
         }
     }
 
-    /// With the certificate of listeners that speak TLS.
+    /// With what connections begin with, and the certificate of listeners that speak TLS.
     #[must_use]
-    pub fn with_tls(mut self, tls: Option<Arc<ServerTls>>) -> Shared {
-        self.tls = tls;
+    pub fn entered_by(mut self, entrance: Entrance, tls: Option<Arc<ServerTls>>) -> Shared {
+        (self.entrance, self.tls) = (entrance, tls);
         self
     }
 

@@ -14,27 +14,20 @@ pub struct TlsFlags {
     /// Listen for TLS, as memcached's flag: with -o ssl_chain_cert=FILE and what follows it
     #[arg(short = 'Z', long = "enable-ssl", help_heading = "TLS")]
     ssl: bool,
-
-    /// memcached's ssl_chain_cert, ssl_key, ssl_ca_cert, ssl_verify_mode, ssl_min_version
-    #[arg(
-        short = 'o',
-        long = "extended",
-        value_name = "NAME=VALUE,…",
-        value_delimiter = ',',
-        help_heading = "TLS"
-    )]
-    extended: Vec<String>,
 }
 
 impl TlsFlags {
-    /// The certificate to listen with, if there is to be one.
+    /// The certificate to listen with, if there is to be one, with what `extended` options say of it.
     ///
     /// # Errors
     /// Something is missing, or not understood. A sentence.
-    pub fn files(&self) -> Result<Option<ServerFiles>, String> {
+    pub fn files<'a>(
+        &self,
+        mut extended: impl Iterator<Item = &'a str>,
+    ) -> Result<Option<ServerFiles>, String> {
         let own = self.args.files()?;
         if !self.ssl {
-            return match self.extended.first() {
+            return match extended.next() {
                 Some(word) => Err(format!("-o {word} is of no use without -Z")),
                 None => Ok(own),
             };
@@ -42,7 +35,7 @@ impl TlsFlags {
         let mut files = own.unwrap_or_default();
         let mut has_key = !files.key.as_os_str().is_empty();
         let mut verifies = None;
-        for word in &self.extended {
+        for word in extended {
             let (name, value) = word.split_once('=').unwrap_or((word, ""));
             match name {
                 "ssl_chain_cert" => files.cert = PathBuf::from(value),

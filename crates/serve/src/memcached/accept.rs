@@ -29,6 +29,17 @@ pub enum Purpose {
     Datagrams,
 }
 
+impl Purpose {
+    /// How addresses begin where it is for this. A stream may be a Unix socket as well, whose address has no port.
+    pub fn name(self) -> &'static str {
+        match self {
+            Purpose::Stream | Purpose::Tls => "tcp",
+            Purpose::Rings => "shm",
+            Purpose::Datagrams => "udp",
+        }
+    }
+}
+
 /// Sockets on their way to an edge.
 pub struct Inbox {
     sockets: Mutex<Vec<(Purpose, OwnedFd)>>,

@@ -63,6 +63,10 @@ counters! {
     tls_failures
     /// Connections closed because their handshake took too long, or others came while too many handshakes were under way.
     tls_timeouts
+    /// Logins of clients.
+    auth_cmds
+    /// Of these, with another password than the user's.
+    auth_errors
     /// Shared-memory connections open now.
     shm_connections
 }

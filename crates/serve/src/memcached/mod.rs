@@ -5,13 +5,17 @@
 //! | `listen`, `accept` | sockets to listen at; who gets which connection |
 //! | `socket`, `handshakes` | a client's stream, plain or with TLS; handshakes under way |
 //! | `input`, `output` | bytes that arrived and are not yet read; bytes that a socket did not take yet |
+//! | `connections` | which there are |
+//! | `login` | who may come in, and in which protocol |
 //! | `counters` | connections and bytes |
 
 pub(crate) mod accept;
+pub mod connections;
 pub mod counters;
 pub(crate) mod handshakes;
 pub(crate) mod input;
 pub(crate) mod listen;
+pub mod login;
 pub(crate) mod output;
 pub(crate) mod socket;
 

@@ -1,8 +1,9 @@
 //! `millrace up`: serve until told to stop.
 
 use super::builder::lines;
+use super::daemon::{self, Process};
 use super::file::{self, Said};
-use super::system::{Pidfile, become_user};
+use super::system::{Pidfile, allow_core_files, become_user};
 use crate::kv::Kv;
 use crate::kv::config::Config;
 use crate::kv::flags::{FlagError, Flags};
@@ -62,11 +63,19 @@ pub struct Up {
     #[arg(long, help_heading = "TLS")]
     insecure: bool,
 
+    /// Serve in the background: returns once it serves there
+    #[arg(short = 'd', long)]
+    daemon: bool,
+
+    /// Raise the limit of core files as far as this user may
+    #[arg(short = 'r', long)]
+    enable_coredumps: bool,
+
     /// Write the process id to this file
     #[arg(short = 'P', long, value_name = "FILE")]
     pidfile: Option<PathBuf>,
 
-    /// Run as this user, given by name or number, once the sockets are open (root only)
+    /// Run as this user, given by name or number, from the start (root only): ports below 1024 and files must be open to it
     #[arg(short = 'u', long, value_name = "USER")]
     user: Option<String>,
 
@@ -157,6 +166,12 @@ impl Up {
             check(&said).iter().for_each(|line| say(line));
             return Ok(());
         }
+        if self.daemon && daemon::detach().map_err(UpError::System)? == Process::Starter {
+            return Ok(());
+        }
+        if self.enable_coredumps {
+            allow_core_files().map_err(UpError::System)?;
+        }
         let stop = Stop::on_signals().map_err(ShellError::Signal)?;
         if let Some(user) = &self.user {
             become_user(user).map_err(UpError::System)?;
@@ -179,6 +194,9 @@ impl Up {
             lines(&shell).iter().for_each(|line| say(line));
         }
         tell_of_admin(&shell);
+        if self.daemon {
+            daemon::ready(self.log.verbose > 0).map_err(UpError::System)?;
+        }
         let ended = shell.wait();
         drop(pidfile);
         Ok(ended?)

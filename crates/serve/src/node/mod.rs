@@ -17,6 +17,7 @@
 
 mod builder;
 mod command;
+mod daemon;
 mod file;
 mod kinds;
 mod plan;

@@ -58,6 +58,14 @@ pub fn become_user(user: &str) -> Result<(), String> {
         .map_err(|e| format!("cannot become {user}: {e}"))
 }
 
+/// Raises the limit of core files to what this process may raise it to.
+pub fn allow_core_files() -> Result<(), String> {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Core);
+    limit.current = limit.maximum;
+    setrlimit(Resource::Core, limit).map_err(|e| format!("cannot raise the limit of core files (-r): {e}"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

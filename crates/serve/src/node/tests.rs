@@ -143,7 +143,7 @@ fn wrong_names() -> Mistakes {
         (
             with("strore = 1", ""),
             3,
-            "[services.a] has no key \"strore\"; it knows boxes, chain_at, data_dir, durability, enable_shutdown, engine_core, home, home_first, home_listen, home_state, kind, no_key, tls_cert, tls_client_ca, tls_key, tls_min_version, txn_listen, unix_mask",
+            "[services.a] has no key \"strore\"; it knows auth_file, boxes, chain_at, data_dir, durability, enable_sasl, enable_shutdown, engine_core, home, home_first, home_listen, home_state, kind, no_key, protocol, tls_cert, tls_client_ca, tls_key, tls_min_version, txn_listen, unix_mask",
         ),
         (with("unix_maks = '700'", ""), 3, "did you mean \"unix_mask\"?"),
         (

@@ -50,7 +50,7 @@ pub struct LogArgs {
     #[arg(long, value_name = "LEVEL[,PART=LEVEL…]")]
     pub log_level: Option<Filter>,
 
-    /// Log more: debug messages, too; twice for each connection's fate
+    /// Log more: debug messages, too; twice (-vv) memcached's connections, requests and replies
     #[arg(short = 'v', long, action = ArgAction::Count)]
     pub verbose: u8,
 

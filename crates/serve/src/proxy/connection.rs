@@ -26,6 +26,8 @@ const WRITE: usize = 256 << 10;
 pub(super) const BUFFER_LIMIT: usize = 256 << 20;
 /// Room for the reply to `version`.
 const VERSION_BOUND: usize = 64;
+/// Room for the reply to a step of SASL.
+const SASL_BOUND: usize = 64;
 
 /// See the file's head.
 pub struct Connection {
@@ -58,7 +60,7 @@ pub struct Connection {
 
 impl Connection {
     /// Over a socket that was just accepted.
-    pub fn new(socket: Socket, generation: u32, value_max: usize) -> Connection {
+    pub fn new(socket: Socket, generation: u32, parser: Parser) -> Connection {
         Connection {
             socket,
             generation,
@@ -69,7 +71,7 @@ impl Connection {
             is_touched: false,
             is_hungry: false,
             input: Input::default(),
-            parser: Parser::new(value_max),
+            parser,
             wants: 0,
             has_more: false,
             spill: Spill::default(),
@@ -135,6 +137,16 @@ impl Connection {
                             shared.net.protocol_kicks.add(1);
                             self.why = Reason::Protocol(reason.what());
                         }
+                        self.stop_reading();
+                    }
+                }
+                Step::Login { login, consumed } => {
+                    let is_right = shared.entrance.admits(&login, &shared.net);
+                    push(&mut self.flow, &self.parser.answer(&login, is_right), now, shared);
+                    self.input.consume(consumed);
+                    taken += 1;
+                    if self.parser.closed().is_some() {
+                        shared.net.protocol_kicks.add(1);
                         self.stop_reading();
                     }
                 }
@@ -252,6 +264,11 @@ fn push(flow: &mut Flow, command: &Command<'_>, now: u32, shared: &Shared) {
         Meaning::Task(task, form) => flow.push(task.with_stream(shared.value_max > MAX_VALUE), form),
         Meaning::Line(line) => push_line(flow, asked, line),
         Meaning::Stats(which) => flow.push_ready(stats::reply(&which, asked, shared)),
+        Meaning::Sasl(answer) => {
+            let mut out = Vec::new();
+            reply::append(&mut out, asked, SASL_BOUND, |reply| reply.sasl(answer));
+            flow.push_ready(out);
+        }
         Meaning::Silence => {}
         Meaning::Version => {
             let mut out = Vec::new();

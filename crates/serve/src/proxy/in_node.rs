@@ -6,6 +6,7 @@ use crate::admin::Routes;
 use crate::engine_cores::EngineCore;
 use crate::http::PortAt;
 use crate::inc::Topology;
+use crate::memcached::login::Entrance;
 use crate::process::listen::{NO_CERTIFICATE, certificate_for};
 use crate::process::table::{Table, Wrong};
 use crate::process::{Stop, say};
@@ -79,17 +80,22 @@ impl Service for Proxying {
 
     fn open(&mut self, _core: &Arc<EngineCore>, _is_shown: bool) -> Result<Routes, Failure> {
         let certificate = certificate_for(&[])?;
+        let entrance = Entrance::of(&self.keys.login)?;
         let mut listen = Vec::new();
         for &(address, has_tls) in &self.listen {
             let tls = certificate.clone().filter(|_| has_tls);
             if has_tls && tls.is_none() {
                 return Err(NO_CERTIFICATE.into());
             }
-            let protection = if has_tls { Protection::Tls } else { Protection::None };
+            let protection = match has_tls {
+                true => Protection::Tls,
+                false if entrance.has_users() => Protection::Passwords,
+                false => Protection::None,
+            };
             reach::check("the proxy", address, protection)?;
             listen.push(PortAt { address, tls });
         }
-        let running = Running::start_at(&self.topology, self.keys.tor, &listen, self.options())?;
+        let running = Running::start_at(&self.topology, self.keys.tor, (&listen, entrance), self.options())?;
         let routes = running.routes(&self.topology);
         self.running = Some(running);
         Ok(routes)
@@ -109,6 +115,10 @@ impl Service for Proxying {
         let has_failed = self.running.as_ref().is_some_and(Running::has_failed);
         let unknown = || ProxyError::System("reach the boxes", io::Error::other("its threads have ended"));
         has_failed.then(|| unknown().into())
+    }
+
+    fn reload(&self) -> bool {
+        self.running.as_ref().is_some_and(|proxy| proxy.shared().entrance.reload())
     }
 
     fn finish(&mut self) -> Result<(), Failure> {

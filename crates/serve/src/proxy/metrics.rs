@@ -10,6 +10,7 @@ crate::families! { "millrace_proxy_";
     ACCEPTED counter "connections_accepted" count [] "Connections accepted.";
     REJECTED counter "connections_rejected" count [] "Connections turned away: too many were open, or there was no descriptor.";
     CLOSED counter "connections_closed" count ["reason"] "Connections that the proxy closed: slow_reader (replies not read).";
+    LOGINS counter "logins" count ["outcome"] "Logins of clients (-S, -Y): accepted, failed.";
     REQUESTS counter "requests" count [] "Commands taken from clients.";
     RECEIVED counter "received" bytes [] "Read from clients.";
     SENT counter "sent" bytes [] "Written to clients.";
@@ -36,6 +37,9 @@ pub fn collect(shared: &Shared, page: &mut Page) {
     ] {
         page.add(family, &[], number);
     }
+    let failed = net.auth_errors.read();
+    page.add(LOGINS, &["accepted"], net.auth_cmds.read().saturating_sub(failed));
+    page.add(LOGINS, &["failed"], failed);
     page.add(CLOSED, &["slow_reader"], net.slow_reader_kicks.read());
     let (commands, outcomes) = outcomes!(counters, |counter| counter.read());
     for (command, count) in commands {

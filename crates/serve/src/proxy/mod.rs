@@ -36,6 +36,7 @@ pub use shared::Options;
 
 use crate::admin;
 use crate::inc::{IncError, Topology};
+use crate::memcached::login::LoginArgs;
 use crate::process::listen::ListenArgs;
 use crate::process::logger::LogArgs;
 use crate::process::parse::address;
@@ -62,7 +63,7 @@ use std::path::PathBuf;
 /// `stats` tells what the proxy counts: commands by outcome, and with inc_ before their names the operations and datagrams of its clients.
 /// Ctrl-C or SIGTERM end it: what has arrived is answered first, and the counters are printed.
 ///
-/// There is no authentication and no encryption: keep it on loopback or a network that you trust.
+/// Beyond loopback it wants a certificate (--tls-cert), or to be told that it may do without (--insecure). Clients log in where there are users (-Y, -S).
 #[derive(clap::Args, Debug)]
 #[command(after_long_help = "\
 Examples:
@@ -111,6 +112,9 @@ struct Keys {
     /// Connections; more are told so and closed
     #[arg(long, value_name = "N", default_value_t = 1024)]
     connections: u64,
+
+    #[command(flatten)]
+    login: LoginArgs,
 }
 
 impl Proxy {

@@ -12,6 +12,7 @@ use crate::inc::stream::Streams;
 use crate::inc::{Topology, client, registers};
 use crate::memcached::accept::{self, Door, Inbox, Purpose, pulses};
 use crate::memcached::listen;
+use crate::memcached::login::Entrance;
 use rustix::event::{EventfdFlags, eventfd};
 use std::io;
 use std::net::SocketAddr;
@@ -44,17 +45,17 @@ impl Proxy {
         options: Options,
     ) -> Result<Proxy, ProxyError> {
         let listen: Vec<PortAt> = listen.iter().copied().map(PortAt::from).collect();
-        Proxy::start_at(topology, tor, &listen, options)
+        Proxy::start_at(topology, tor, (&listen, Entrance::default()), options)
     }
 
-    /// The same, with TLS where there is a certificate: the same one everywhere.
+    /// The same, with TLS where there is a certificate: the same one everywhere. Clients come in by `entrance`.
     ///
     /// # Errors
     /// As [`Proxy::start`].
     pub fn start_at(
         topology: &Topology,
         tor: Option<u16>,
-        listen: &[PortAt],
+        (listen, entrance): (&[PortAt], Entrance),
         options: Options,
     ) -> Result<Proxy, ProxyError> {
         let system = |what| move |e: io::Error| ProxyError::System(what, e);
@@ -70,6 +71,7 @@ impl Proxy {
         let homes = topology.layout().homes().collect();
         let mut shared = Shared::new(options, topology.tor(tor)?, homes, topology.value_max());
         shared.tls = listen.iter().find_map(|at| at.tls.clone());
+        shared.entrance = entrance;
         // From here on it cleans up after itself when something fails.
         let mut proxy = Proxy {
             shared: Arc::new(shared),

@@ -4,6 +4,7 @@ use super::connection::BUFFER_LIMIT;
 use super::stats::Counters;
 use crate::inc::machine;
 use crate::memcached::counters::NetCounters;
+use crate::memcached::login::Entrance;
 use base::budget::Budget;
 use base::tls::ServerTls;
 use protocol::wire::{BoxId, HomeId};
@@ -38,6 +39,8 @@ pub struct Shared {
     pub commands: Counters,
     /// The certificate of listeners that speak TLS, if there are such.
     pub tls: Option<Arc<ServerTls>>,
+    /// Who may come in.
+    pub entrance: Entrance,
     /// Bytes that connections buffer.
     pub buffered: Arc<Budget>,
     /// Of each thread's client and socket, when the thread last published them.
@@ -56,6 +59,7 @@ impl Shared {
             net: NetCounters::default(),
             commands: Counters::default(),
             tls: None,
+            entrance: Entrance::default(),
             buffered: Arc::new(Budget::new(BUFFER_LIMIT)),
             clients: (0..options.threads).map(|_| Mutex::default()).collect(),
             stopping: AtomicBool::new(false),

@@ -123,7 +123,8 @@ pub fn reply(which: &Stats<'_>, asked: Option<Asked>, shared: &Shared) -> Vec<u8
             shared.commands.reset();
             Line::Reset
         }
-        Stats::DetailOn | Stats::DetailOff => Line::Ok,
+        Stats::DetailOn => Line::DetailRefused,
+        Stats::DetailOff => Line::Ok,
         Stats::Other(_) => Line::Error,
     };
     out.append(LINE_BOUND, |reply| reply.line(end));
@@ -158,6 +159,8 @@ fn general(out: &mut Page, shared: &Shared) {
         ("total_connections", &net.total_connections),
         ("rejected_connections", &net.rejected_connections),
         ("slow_reader_kicks", &net.slow_reader_kicks),
+        ("auth_cmds", &net.auth_cmds),
+        ("auth_errors", &net.auth_errors),
         ("bytes_read", &net.bytes_read),
         ("bytes_written", &net.bytes_written),
         ("commands", &net.requests),

@@ -11,7 +11,7 @@ use crate::memcached::PROTOCOL_VERSION;
 use base::Nanos;
 use protocol::memcache::command::StoreVerb;
 use protocol::memcache::emit::Reply;
-use protocol::memcache::{Asks, Binary, Get, TooLarge, command};
+use protocol::memcache::{Asks, Binary, Get, Sasl, TooLarge, command};
 use protocol::memcache::{
     Command, Exptime, KEY_MAX, Line, Meta, MetaArith, MetaDelete, MetaGet, MetaSet, SetMode, Stats,
 };
@@ -27,6 +27,8 @@ pub enum Meaning<'a> {
     Version,
     /// `stats`.
     Stats(Stats<'a>),
+    /// A step of SASL.
+    Sasl(Sasl),
     /// Nothing at all.
     Silence,
 }
@@ -65,6 +67,7 @@ pub fn meaning<'a>(command: &Command<'a>, now: u32, homes: &[HomeId]) -> Meaning
         Command::Stats(which) | Command::Binary(Binary { asks: Asks::Stats(which), .. }) => {
             Meaning::Stats(*which)
         }
+        Command::Binary(Binary { asks: Asks::Sasl(answer), .. }) => Meaning::Sasl(*answer),
         command if command.noreply() => Meaning::Silence,
         command => Meaning::Line(line(command)),
     }

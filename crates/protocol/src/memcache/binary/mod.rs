@@ -116,6 +116,19 @@ pub enum Asks<'a> {
     Version,
     /// `stat`: a frame for each, and an empty one.
     Stats(Stats<'a>),
+    /// A step of SASL, which is answered so.
+    Sasl(Sasl),
     /// Nothing that could be done: the reply has the status and the text of this line.
     Refused(Line),
+}
+
+/// Answers to requests of SASL that are not errors.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sasl {
+    /// The names of the mechanisms: `PLAIN` alone, since TLS hides passwords better than any that hides them itself.
+    Mechanisms,
+    /// Who it is has been believed.
+    Authenticated,
+    /// User and password are still to come, by a `SASL_STEP`.
+    Continues,
 }

@@ -5,10 +5,11 @@
 
 use super::super::command::{Command, Stats, TooLarge};
 use super::super::exptime::Exptime;
+use super::super::login::{LOGIN_MAX, MECHANISM_MAX, SaslRequest};
 use super::super::meta::{Meta, MetaArith, MetaDelete, MetaFlags, MetaGet, MetaSet, Numbers, SetMode};
 use super::super::{KEY_MAX, Line, VALUE_LEN_MAX};
 use super::opcode::*;
-use super::{Asks, Binary, HEADER_LEN, REQUEST_MAGIC};
+use super::{Asks, Binary, HEADER_LEN, REQUEST_MAGIC, Sasl};
 
 /// An expiration that says of `incr` and `decr` that they make no item.
 const MAKES_NOTHING: u32 = u32::MAX;
@@ -21,6 +22,8 @@ pub(in super::super) enum Parsed<'a> {
     Command { command: Command<'a>, len: usize, rest: u64 },
     /// The same, and nothing is understood after it.
     Last { command: Command<'a>, len: usize, is_quit: bool },
+    /// A request to log in, of `len` bytes, and `rest` bytes of it behind them that nobody wants.
+    Sasl { request: SaslRequest<'a>, len: usize, rest: u64 },
     /// No request begins here.
     NotBinary,
 }
@@ -45,10 +48,20 @@ impl Header {
         }
     }
 
+    /// Whether its body has room for its key and extras.
+    fn has_room(&self) -> bool {
+        self.key + self.extras <= self.body
+    }
+
     /// Bytes of the value.
     fn value(&self) -> usize {
         self.body - self.extras - self.key
     }
+}
+
+/// Whether the body of the request with this header has room for its key and extras.
+pub(in super::super) fn has_room(header: &[u8; HEADER_LEN]) -> bool {
+    Header::of(header).has_room()
 }
 
 /// A big-endian number of at most 8 bytes.
@@ -74,7 +87,7 @@ enum Shape {
     Unknown,
 }
 
-fn shape(opcode: u8) -> Shape {
+fn shape(opcode: u8, has_login: bool) -> Shape {
     match opcode {
         GET | GETQ | GETK | GETKQ => Shape::Get { touches: false, shows: true },
         GAT | GATQ | GATK | GATKQ => Shape::Get { touches: true, shows: true },
@@ -92,6 +105,7 @@ fn shape(opcode: u8) -> Shape {
         NOOP => Shape::Keyless(Asks::Noop),
         VERSION => Shape::Keyless(Asks::Version),
         QUIT | QUITQ => Shape::Keyless(Asks::Quit),
+        SASL_LIST if has_login => Shape::Keyless(Asks::Sasl(Sasl::Mechanisms)),
         SASL_LIST => Shape::Keyless(Asks::Refused(Line::Error)),
         SASL_AUTH | SASL_STEP => Shape::Sasl,
         _ => Shape::Unknown,
@@ -117,8 +131,8 @@ impl Shape {
     }
 }
 
-/// Understands the request at the front of `input`. A value longer than `max_value` is refused.
-pub(in super::super) fn parse(input: &[u8], max_value: u64) -> Parsed<'_> {
+/// Understands the request at the front of `input`. A value longer than `max_value` is refused; there is SASL where clients log in.
+pub(in super::super) fn parse(input: &[u8], max_value: u64, has_login: bool) -> Parsed<'_> {
     if input[0] != REQUEST_MAGIC {
         return Parsed::NotBinary;
     }
@@ -128,14 +142,17 @@ pub(in super::super) fn parse(input: &[u8], max_value: u64) -> Parsed<'_> {
     let header = Header::of(bytes);
     let refused = |line| Command::Binary(Binary { header: bytes, asks: Asks::Refused(line) });
     let last = |line| Parsed::Last { command: refused(line), len: HEADER_LEN, is_quit: false };
-    if header.key + header.extras > header.body {
+    if !header.has_room() {
         return last(Line::Error);
     }
-    let shape = shape(header.opcode);
+    let shape = shape(header.opcode, has_login);
     if header.key > KEY_MAX || !shape.fits(&header) {
         return last(Line::BadFormat);
     }
     if matches!(shape, Shape::Unknown | Shape::Sasl) {
+        if has_login && matches!(shape, Shape::Sasl) {
+            return sasl(bytes, &header, body);
+        }
         return Parsed::Command { command: refused(Line::Error), len: HEADER_LEN, rest: header.body as u64 };
     }
     let head = header.extras + header.key;
@@ -163,6 +180,26 @@ pub(in super::super) fn parse(input: &[u8], max_value: u64) -> Parsed<'_> {
         shape => request.command(&shape),
     };
     Parsed::Command { command, len, rest }
+}
+
+/// Understands a request to log in, whose header fits one.
+#[cold]
+fn sasl<'a>(bytes: &'a [u8; HEADER_LEN], header: &Header, body: &'a [u8]) -> Parsed<'a> {
+    let is_step = header.opcode == SASL_STEP;
+    if header.key > MECHANISM_MAX {
+        let asks = Asks::Refused(Line::BadFormat);
+        let command = Command::Binary(Binary { header: bytes, asks });
+        return Parsed::Command { command, len: HEADER_LEN, rest: header.body as u64 };
+    }
+    if header.value() > LOGIN_MAX {
+        // By no mechanism: it fails.
+        let request = SaslRequest { header: bytes, is_step, mechanism: b"", value: b"" };
+        return Parsed::Sasl { request, len: HEADER_LEN, rest: header.body as u64 };
+    }
+    let len = HEADER_LEN + header.body;
+    let Some(body) = body.get(..header.body) else { return Parsed::Incomplete(len) };
+    let (mechanism, value) = body.split_at(header.key);
+    Parsed::Sasl { request: SaslRequest { header: bytes, is_step, mechanism, value }, len, rest: 0 }
 }
 
 /// A request that is there, cut into its parts.

@@ -3,7 +3,7 @@
 use super::super::Meta;
 use super::super::emit::{MetaCounted, MetaDeleted, MetaHit, MetaStored, Reply};
 use super::super::lines::Line;
-use super::{Asked, HEADER_LEN, REPLY_MAGIC, opcode};
+use super::{Asked, HEADER_LEN, REPLY_MAGIC, Sasl, opcode};
 
 /// What a frame says before its value, besides the lengths.
 #[derive(Default)]
@@ -23,6 +23,11 @@ const FAILED: u16 = 0x86;
 /// "Invalid arguments".
 const INVALID: u16 = 0x04;
 
+/// "Authentication error".
+const REFUSED: u16 = 0x20;
+/// "Authentication continue".
+const CONTINUES: u16 = 0x21;
+
 /// "Unknown command".
 const UNKNOWN: u16 = 0x81;
 
@@ -30,14 +35,16 @@ const UNKNOWN: u16 = 0x81;
 fn status(line: &[u8]) -> Option<(u16, &[u8])> {
     const EXPECTED: [Line; 7] =
         [Line::Ok, Line::End, Line::Stored, Line::Deleted, Line::Touched, Line::Reset, Line::MetaNoop];
-    const FIXED: [(Line, u16, &str); 9] = [
+    const FIXED: [(Line, u16, &str); 11] = [
         (Line::NotFound, 0x01, "Not found"),
         (Line::Exists, 0x02, "Data exists for key."),
         (Line::TooLarge, 0x03, "Too large."),
         (Line::BadFormat, INVALID, "Invalid arguments"),
         (Line::NotStored, 0x05, "Not stored."),
         (Line::NonNumeric, 0x06, "Non-numeric server-side value for incr or decr"),
-        (Line::FlushRefused, 0x20, "Auth failure."),
+        (Line::FlushRefused, REFUSED, "Auth failure."),
+        (Line::Unauthenticated, REFUSED, "Auth failure."),
+        (Line::LoginFailed, REFUSED, "Auth failure."),
         (Line::Error, UNKNOWN, "Unknown command"),
         (Line::Busy, BUSY, "busy"),
     ];
@@ -93,6 +100,16 @@ impl Reply<'_> {
                 self.frame(asked, &Frame { status, ..Frame::default() }, text.len());
                 self.bytes(text);
             }
+        }
+    }
+
+    /// The answer to a request of SASL; nothing where a request of the text protocol is answered, which has none.
+    pub fn sasl(&mut self, answer: Sasl) {
+        let Some(asked) = self.asked() else { return };
+        match answer {
+            Sasl::Mechanisms => self.expected(asked, 0, b"PLAIN"),
+            Sasl::Authenticated => self.expected(asked, 0, b"Authenticated"),
+            Sasl::Continues => self.frame(asked, &Frame { status: CONTINUES, ..Frame::default() }, 0),
         }
     }
 

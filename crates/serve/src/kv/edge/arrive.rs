@@ -1,7 +1,7 @@
 //! What arrives at an edge: connections, bytes, room for replies.
 
 use super::home::HOME;
-use super::{Edge, WAKE, live, token};
+use super::{Edge, WAKE, live, token, verbose};
 use crate::kv::connection::{Connection, Wire};
 use crate::kv::datagrams::Datagrams;
 use crate::kv::messages::Arrivals;
@@ -13,7 +13,6 @@ use crate::memcached::socket::{ReadError, Socket};
 use base::closing::Reason;
 use base::tls::{Received, Session};
 use base::{Bytes, Nanos};
-use protocol::memcache::Parser;
 use rustix::event::epoll;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -67,8 +66,12 @@ impl Edge {
                 (self.connections.len() - 1) as u32
             });
             self.generation = self.generation.wrapping_add(1);
-            let parser = Parser::new(self.shared.registers.size(Id::StoreMaxValue));
-            let connection = Connection::new(wire, parser, self.generation, self.now);
+            let parser = self.shared.entrance.parser(self.shared.registers.size(Id::StoreMaxValue));
+            let mut connection = Connection::new(wire, parser, self.generation, self.now);
+            connection.entry = Some(self.known.enter(purpose.name(), connection.descriptor(), self.now));
+            if verbose::is_on() {
+                verbose::came(connection.number());
+            }
             let token = epoll::EventData::new_u64(token(id, self.generation));
             let watched = epoll::add(&self.epoll, connection.descriptor(), token, epoll::EventFlags::IN);
             self.connections[id as usize] = Some(connection);

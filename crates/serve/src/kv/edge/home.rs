@@ -10,7 +10,7 @@
 //! Bounds: a batch of packets a turn.
 //! Errors: a socket that fails is said once and not looked at any more; boxes then take the home for dead.
 
-use super::{Edge, Owed, live};
+use super::{Edge, Owed, live, verbose};
 use crate::inc::datagrams::BATCH;
 use crate::inc::wire::Wire;
 use crate::kv::post::Post;
@@ -179,6 +179,9 @@ impl Edge {
         let owed = self.owed.front().expect("somebody asked for them");
         let (begun, id) = (self.clock.now(), owed.connection);
         let connection = live(&mut self.connections, id);
+        if self.traces.logs() {
+            replies.iter().for_each(|reply| verbose::reply(connection.number(), &reply.bytes));
+        }
         let mut rest = replies.as_slice();
         while let Some((count, ends)) = connection.late.front_mut() {
             let (now, later) = rest.split_at(rest.len().min(*count));

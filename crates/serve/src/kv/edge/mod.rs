@@ -24,7 +24,7 @@
 //! 4. A shared-memory connection is in `polled`, or runnable, or parked: then its client rings its socket, which epoll watches.
 //!
 //! One file per step: `arrive`, `turn`, `settle`, `drain`; before them, where there is TLS, `handshakes`; `home` is what edge 0 does for the home of boxes,
-//! and what any does for commands that wait for them. Requests that leave spans: `traced`.
+//! and what any does for commands that wait for them. Requests that leave spans: `traced`; what `-vv` logs: `verbose`.
 //!
 //! Bounds: requests in flight by the ring; buffered bytes by `net.buffer_limit`, shared memory by `shm.memory`; connections by `net.max_connections`.
 
@@ -37,13 +37,16 @@ mod settle;
 mod tests;
 mod traced;
 mod turn;
+mod verbose;
 
 use super::connection::Connection;
 use super::dedicated::Link;
+use super::service::prefixes::Detail;
 use super::service::{Kv, Reply};
 use super::shared::Shared;
 use crate::kv::registers::Id;
 use crate::memcached::accept::Inbox;
+use crate::memcached::connections::Connections;
 use crate::memcached::handshakes::Handshakes;
 use crate::memcached::input::Pool;
 use base::budget::Budget;
@@ -89,6 +92,9 @@ pub struct Edge {
     is_led: bool,
     hasher: Hasher64,
     connections: Vec<Option<Connection>>,
+    /// Where all can see them.
+    known: Connections,
+    detail: Detail,
     vacant: Vec<u32>,
     generation: u32,
     /// Connections with something to do, since they last had nothing.
@@ -165,6 +171,8 @@ impl Edge {
             is_led: false,
             hasher,
             connections: Vec::new(),
+            known: Connections::default(),
+            detail: Detail::default(),
             vacant: Vec::new(),
             generation: 0,
             runnable: VecDeque::new(),
@@ -189,6 +197,20 @@ impl Edge {
     #[must_use]
     pub fn traced_by(mut self, tracer: &Tracer) -> Edge {
         self.traces = Traces::new(tracer.clone());
+        self
+    }
+
+    /// Has its connections known there.
+    #[must_use]
+    pub fn known_to(mut self, known: &Connections) -> Edge {
+        self.known = known.clone();
+        self
+    }
+
+    /// Has its requests counted by prefix where that says so.
+    #[must_use]
+    pub fn counted_by(mut self, detail: &Detail) -> Edge {
+        self.detail = detail.clone();
         self
     }
 

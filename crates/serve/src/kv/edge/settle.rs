@@ -1,6 +1,6 @@
 //! What a connection waits for next, and its end.
 
-use super::{Edge, live, token};
+use super::{Edge, live, token, verbose};
 use crate::kv::connection::{Connection, Wire};
 use crate::kv::registers::Id;
 use crate::kv::stream::Interest;
@@ -96,6 +96,11 @@ impl Edge {
     /// Closes connections that were silent for too long.
     pub(super) fn sweep(&mut self) {
         self.end_handshakes();
+        for connection in self.connections.iter().flatten() {
+            if let Some(entry) = &connection.entry {
+                entry.set(connection.heard, connection.is_stuck());
+            }
+        }
         let limit = Nanos::from_secs(self.shared.registers.read(Id::NetIdleTimeout));
         if limit == Nanos::ZERO {
             return;
@@ -127,6 +132,10 @@ impl Edge {
         }
         if !connection.late.is_empty() {
             self.forget_late(id, connection.generation);
+        }
+        self.known.leave(connection.descriptor());
+        if verbose::is_on() {
+            verbose::ends(connection.number());
         }
         connection.input.release(&mut self.pool);
         connection.clear(&self.buffered);

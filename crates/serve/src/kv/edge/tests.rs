@@ -7,6 +7,7 @@ use crate::kv::config::Config;
 use crate::kv::service;
 use crate::kv::shared::Shared;
 use crate::memcached::accept::{Inbox, Purpose};
+use crate::memcached::login::Entrance;
 use base::Nanos;
 use base::trace::Tracer;
 use rustix::event::epoll;
@@ -62,8 +63,9 @@ impl Rig {
     fn with(items: usize) -> Rig {
         let inbox = Arc::new(Inbox::new().expect("a descriptor"));
         let core = EngineCore::by_hand();
-        let (shared, ports, hasher) = service::assemble(&Config::default(), vec![inbox.clone()], &core, None)
-            .expect("a store of the default size");
+        let (shared, ports, hasher) =
+            service::assemble(&Config::default(), vec![inbox.clone()], &core, (None, Entrance::default()))
+                .expect("a store of the default size");
         let (port, link) = ports.into_iter().next().expect("a port for the edge");
         let edge = Edge::new(shared.clone(), inbox.clone(), port, link, hasher).expect("descriptors");
         let mut rig = Rig { edge, inbox, shared, events: Vec::with_capacity(super::EVENTS) };

@@ -12,6 +12,7 @@
 //!
 //! Cost: of a request that is not sampled a countdown, and a test when its reply is taken and when it is written.
 
+use super::verbose;
 use crate::kv::service::{Kv, Request};
 use base::trace::{Kind, OK, Open, Place, Sampler, Tracer, this_thread};
 use base::{Clock, Nanos};
@@ -45,34 +46,65 @@ pub(super) struct Traces {
     /// Replies taken while there were any.
     taken: u64,
     put_off: Vec<PutOff>,
+    /// Every request is logged, and so is a hit.
+    logs: bool,
+    /// Every request is counted by its prefix, and so is a hit.
+    counts: bool,
+    /// Some are sampled. All, while they are logged or counted.
+    samples: bool,
 }
 
 impl Traces {
     pub(super) fn new(tracer: Tracer) -> Traces {
         let (sampler, clock) = (Sampler::new(0), Clock::shared());
-        Traces { tracer, sampler, clock, asked: VecDeque::new(), taken: 0, put_off: Vec::new() }
+        Traces {
+            tracer,
+            sampler,
+            clock,
+            asked: VecDeque::new(),
+            taken: 0,
+            put_off: Vec::new(),
+            logs: false,
+            counts: false,
+            samples: false,
+        }
     }
 
-    /// From now on one request of `n` is sampled.
-    pub(super) fn sample(&mut self, n: u64) {
-        self.sampler.set(n as u32);
+    /// From now on one request of `n` is sampled; all are logged, if there is a log for them, and counted if `counts`.
+    pub(super) fn sample(&mut self, n: u64, counts: bool) {
+        (self.logs, self.counts, self.samples) = (verbose::is_on(), counts, n > 0);
+        self.sampler.set(if self.logs || counts { 1 } else { n as u32 });
     }
 
-    /// Whether the next request is.
+    /// Whether replies are logged.
+    pub(super) fn logs(&self) -> bool {
+        self.logs
+    }
+
+    /// Whether the next request is sampled, logged or counted.
     #[inline(always)]
     pub(super) fn hit(&mut self) -> bool {
         self.sampler.hit()
     }
 
-    /// Submits a request that is sampled, of a turn that began at `woken`. There is room for it.
+    /// Submits a request that is sampled, logged or counted, of a turn that began at `woken`. There is room for it.
     #[cold]
     pub(super) fn submit(
         &mut self,
         port: &mut EdgePort<Kv>,
         request: Request,
-        connection: u32,
+        (connection, number): (u32, i32),
         woken: Nanos,
     ) {
+        if self.logs {
+            verbose::request(number, &request);
+        }
+        let request = if self.counts { request.counted() } else { request };
+        if !self.samples {
+            let refused = port.submit(woken, request).is_err();
+            assert!(!refused, "the ring has room for a request");
+            return;
+        }
         let open = Open::begin(&self.tracer, None, woken);
         let (name, now) = (request.name(), self.clock.now());
         open.scope().part("read", Place::Edge, woken, now);

@@ -1,7 +1,7 @@
 //! A turn: what runnable connections ask is submitted, executed and answered.
 
 use super::home::NOBODY;
-use super::{Edge, Owed, live};
+use super::{Edge, Owed, live, verbose};
 use crate::kv::connection::Parsed;
 use crate::kv::registers::Id;
 use crate::kv::service::{Late, Listing, Origin, Reply, Request, cost_of_bytes};
@@ -20,7 +20,7 @@ impl Edge {
     /// A round for those that have waited for this turn, and one for a laggard.
     pub(super) fn turn(&mut self) {
         self.pool.resize(self.shared.registers.size(Id::EdgeReadBuffer));
-        self.traces.sample(self.shared.registers.read(Id::TraceSample));
+        self.traces.sample(self.shared.registers.read(Id::TraceSample), self.detail.is_on());
         let mut quantum = self.shared.registers.size(Id::NetPipeline);
         if self.now.since(self.asked_little) < SHORT_TURNS_FOR {
             quantum = quantum.min(SHORT_TURN);
@@ -132,30 +132,35 @@ impl Edge {
             // request of this turn is answered (invariant 1): `answer` returns only then, and nothing between here and
             // there touches an input buffer except to advance its start.
             let input: &'static [u8] = unsafe { &*std::ptr::from_ref(connection.visible()) };
-            match connection.step(input) {
-                Parsed::Request(command) => {
-                    connection.listing = Listing::of(&command);
-                    if connection.listing.is_some() {
-                        // What follows waits for its end.
-                        break;
-                    }
-                    let request = Request::new(command, origin, &self.hasher);
-                    cost += request.cost();
-                    if self.traces.hit() {
-                        self.traces.submit(&mut self.port, request, id, self.now);
-                    } else {
-                        let refused = self.port.submit(self.now, request).is_err();
-                        assert!(!refused, "the ring has room for {limit} requests");
-                    }
-                    submitted += 1;
-                    requests += 1;
+            let command = match connection.step(input) {
+                Parsed::Request(command) => command,
+                Parsed::Login(login) => {
+                    let is_right = self.shared.entrance.admits(&login, &self.shared.net);
+                    connection.answer(&login, is_right)
                 }
                 Parsed::MessageEnd => {
                     self.owed.push_back(Owed::new(id, requests, true));
                     requests = 0;
+                    continue;
                 }
                 Parsed::Dry => break,
+            };
+            connection.listing =
+                Listing::of(&command).filter(|listing| listing.may_be(&self.shared.registers));
+            if connection.listing.is_some() {
+                // What follows waits for its end.
+                break;
             }
+            let request = Request::new(command, origin, &self.hasher);
+            cost += request.cost();
+            if self.traces.hit() {
+                self.traces.submit(&mut self.port, request, (id, connection.number()), self.now);
+            } else {
+                let refused = self.port.submit(self.now, request).is_err();
+                assert!(!refused, "the ring has room for {limit} requests");
+            }
+            submitted += 1;
+            requests += 1;
         }
         if (submitted == limit || cost >= allowance) && connection.can_parse() {
             self.shared.net.conn_yields.add(1);
@@ -288,6 +293,10 @@ impl Edge {
         let cost = cost_of_bytes(self.gathered.iter().map(Reply::bytes).sum());
         connection.debt += cost;
         connection.spent += cost;
+        if self.traces.logs() {
+            let number = connection.number();
+            self.gathered.iter().for_each(|reply| verbose::reply(number, port.bytes(reply.span)));
+        }
         let begun = self.clock.now();
         if !connection.broken {
             match connection.write(&self.gathered, |span| port.bytes(span), ends, &self.buffered) {

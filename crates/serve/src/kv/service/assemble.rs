@@ -22,6 +22,7 @@ use crate::kv::txn_door::TxnDoor;
 use crate::kv::{StartError, certificate};
 use crate::memcached::accept::Inbox;
 use crate::memcached::counters::NetCounters;
+use crate::memcached::login::Entrance;
 use base::budget::Budget;
 use base::hash::Hasher64;
 use engine::EdgePort;
@@ -32,7 +33,7 @@ use store::warm::Whose;
 /// What a node is wired from: the shared part, for each edge a port and what it waits with, and the hash that edges compute.
 pub type Assembled = (Arc<Shared>, Vec<(EdgePort<Kv>, Link)>, Hasher64);
 
-/// Makes the service on `core` and the ports of all edges, as `config` says; with `seat`, as the home of boxes.
+/// Makes the service on `core` and the ports of all edges, as `config` says; with `seat`, as the home of boxes; clients come in by `entrance`.
 ///
 /// # Errors
 /// The store cannot be had with these settings or in these files, or the core has no room.
@@ -40,7 +41,7 @@ pub fn assemble(
     config: &Config,
     inboxes: Vec<Arc<Inbox>>,
     core: &Arc<EngineCore>,
-    seat: Option<Seat>,
+    (seat, entrance): (Option<Seat>, Entrance),
 ) -> Result<Assembled, StartError> {
     let tls = certificate(config)?;
     let registers = config.registers.clone();
@@ -79,7 +80,7 @@ pub fn assemble(
     let port = |link| Ok((on_core.open(entries as u32, arena as u64)?, link));
     let edges = links.into_iter().map(port).collect::<Result<_, _>>().map_err(StartError::Engine)?;
     let shared = Shared::new(registers, net, buffered, on_core, inboxes, (home, post, figures));
-    Ok((Arc::new(shared.with_tls(tls)), edges, hasher))
+    Ok((Arc::new(shared.entered_by(entrance, tls)), edges, hasher))
 }
 
 /// Commands that have a log, if `plan` says so.

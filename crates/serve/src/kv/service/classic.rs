@@ -92,6 +92,7 @@ impl Commands {
                 reply.version(PROTOCOL_VERSION);
             }
             Command::TooLarge(large) => self.too_large(large, hash, &mut reply),
+            Command::Binary(Binary { asks: Asks::Sasl(answer), .. }) => reply.sasl(*answer),
             // What remains answers one line, or a number, and says nothing where no reply is wanted.
             _ => {
                 let answer = self.one_line(command, hash);
@@ -117,8 +118,9 @@ impl Commands {
             Command::Answered { line, .. }
             | Command::Malformed { line, .. }
             | Command::Binary(Binary { asks: Asks::Refused(line), .. }) => line,
-            // The edge makes slices of it.
-            Command::Dump(_) => Line::Error,
+            // Where it may be done, the edge makes slices of it.
+            Command::Dump(dump) if dump.as_meta_get => Line::Error,
+            Command::Dump(_) => Line::MetadumpRefused,
             // Verbosity is accepted, as memcached does, and changes nothing while the node runs.
             _ => Line::Ok,
         })

@@ -3,6 +3,7 @@
 use super::super::config::Config;
 use super::super::durable::Durable;
 use super::parked::Parked;
+use super::prefixes::Prefixes;
 use super::put_off::PutOff;
 use super::{DETACHED_MAX, Detached, InRing, KvReport, Reply, stats, warm};
 use crate::inc::items::{WALL_CLOCK, random_seed};
@@ -37,6 +38,9 @@ pub struct Commands {
     pub(super) now_is_of: Nanos,
     pub(super) started: u32,
     pub(super) usage: stats::Usage,
+    /// What was counted when clients last reset the statistics.
+    pub(super) reset: stats::Reset,
+    pub(super) prefixes: Prefixes,
     /// Nanoseconds since 1970 when the process's clock began.
     pub(super) clock_began: u64,
     /// Commands that wait for boxes, and replies that wait for the log, where there are any.
@@ -107,6 +111,8 @@ impl Commands {
             now_is_of: Nanos::ZERO,
             started: 0,
             usage: stats::Usage::default(),
+            reset: stats::Reset::default(),
+            prefixes: Prefixes::default(),
         };
         kv.read_wall_clock(kv.clocks.now());
         kv.started = kv.now;

@@ -1,4 +1,5 @@
-//! Listings of keys: `lru_crawler metadump`, `lru_crawler mgdump` and `stats cachedump`.
+//! Listings of keys: `lru_crawler metadump`, `lru_crawler mgdump` and `stats cachedump`; of connections, `stats conns`, and of prefixes of keys, `stats
+//! detail dump`.
 //!
 //! A listing walks the whole store, so it is answered in *slices*: each is a request of its own, whose reply says where the next begins. The
 //! connection keeps the [`Listing`] between them, and asks for the next slice when it has its turn again and its client has taken the last. So
@@ -9,6 +10,8 @@
 //! Bounds: [`SLICE_BUCKETS`] and [`SLICE_BYTES`], and what one bucket holds beyond.
 
 use super::{Beside, Commands, INLINE_VALUE, Reply};
+use crate::kv::registers::{Id, Registers};
+use base::Clock;
 use protocol::memcache::emit::{self, LINE_BOUND};
 use protocol::memcache::{Command, Dump, Line, Stats};
 use ring::arena::Producer;
@@ -40,6 +43,10 @@ enum Form {
     Mgdump,
     /// Some keys with their sizes: what is left of the items that were asked for, and of the bytes there may be.
     Cachedump { items: u32, bytes: u32 },
+    /// Connections, behind this number.
+    Conns(Option<i32>),
+    /// Prefixes from this number on.
+    Prefixes(usize),
 }
 
 impl Listing {
@@ -52,9 +59,16 @@ impl Listing {
                 let items = if limit == 0 { u32::MAX } else { limit };
                 Form::Cachedump { items, bytes: CACHEDUMP_BYTES as u32 }
             }
+            Command::Stats(Stats::Conns) => Form::Conns(None),
+            Command::Stats(Stats::DetailDump) => Form::Prefixes(0),
             _ => return None,
         };
         Some(Listing { form, from: Cursor::default() })
+    }
+
+    /// Whether clients may have it.
+    pub fn may_be(&self, registers: &Registers) -> bool {
+        matches!(self.form, Form::Conns(_) | Form::Prefixes(_)) || registers.is_on(Id::StoreDumps)
     }
 }
 
@@ -77,7 +91,7 @@ impl Form {
                 text.push_str("\r\n");
                 Ok(())
             }
-            Form::Cachedump { items: 0, .. } => Ok(()),
+            Form::Conns(_) | Form::Prefixes(_) | Form::Cachedump { items: 0, .. } => Ok(()),
             Form::Cachedump { items, bytes } => {
                 let key = String::from_utf8_lossy(peek.key);
                 let before = text.len();
@@ -100,22 +114,42 @@ impl Form {
     fn end(self) -> Line {
         match self {
             Form::Mgdump => Line::MetaMiss,
-            Form::Metadump | Form::Cachedump { .. } => Line::End,
+            Form::Metadump | Form::Cachedump { .. } | Form::Conns(_) | Form::Prefixes(_) => Line::End,
         }
     }
 }
 
 impl Commands {
+    /// Adds the lines of a slice of items; where the next begins.
+    fn list_items(&mut self, form: &mut Form, from: Cursor, text: &mut String) -> Option<Cursor> {
+        let mut cursor = Some(from);
+        for _ in 0..SLICE_BUCKETS {
+            let Some(at) = cursor.filter(|_| text.len() < SLICE_BYTES && !form.is_over()) else { break };
+            cursor = self.store.list(self.now, at, |peek| form.write(peek, text));
+        }
+        cursor
+    }
+
     /// The next slice of a listing.
     pub(super) fn slice(&mut self, listing: &Listing, out: &mut Producer) -> Option<Reply> {
         let mut room = out.reserve((INLINE_VALUE + LINE_BOUND) as u32)?;
         let mut text = String::with_capacity(INLINE_VALUE);
         let Listing { mut form, from } = *listing;
-        let mut cursor = Some(from);
-        for _ in 0..SLICE_BUCKETS {
-            let Some(at) = cursor.filter(|_| text.len() < SLICE_BYTES && !form.is_over()) else { break };
-            cursor = self.store.list(self.now, at, |peek| form.write(peek, &mut text));
-        }
+        let cursor = match &mut form {
+            Form::Conns(behind) => {
+                let now = Clock::shared().now();
+                *behind = self.config.connections.list(*behind, now, SLICE_BYTES, &mut text);
+                behind.map(|_| from)
+            }
+            Form::Prefixes(at) => {
+                let next = self.prefixes.list(*at, SLICE_BYTES, &mut text);
+                next.map(|next| {
+                    *at = next;
+                    from
+                })
+            }
+            form => self.list_items(form, from, &mut text),
+        };
         let next = cursor.filter(|_| !form.is_over()).map(|from| Listing { form, from });
         let mut reply = emit::Reply::new(&mut room);
         let mut value = None;

@@ -34,7 +34,9 @@ mod meta;
 mod over_chain;
 mod parked;
 pub mod planted;
+pub mod prefixes;
 mod put_off;
+mod shown;
 mod simulated;
 mod stats;
 mod warm;
@@ -97,6 +99,8 @@ const _: () =
 
 enum Work {
     Command(Command<'static>),
+    /// The same, and it is counted by the prefix of its key. Boxed, or all would be longer than two cache lines.
+    Counted(Box<Command<'static>>),
     Slice(Listing),
     /// The replies to commands that waited.
     Collect,
@@ -142,6 +146,14 @@ impl Request {
         Request { hash: 0, origin: Origin::default(), work: Work::Serve }
     }
 
+    /// The same, to be counted by the prefix of its key.
+    pub fn counted(self) -> Request {
+        match self.work {
+            Work::Command(command) => Request { work: Work::Counted(Box::new(command)), ..self },
+            _ => self,
+        }
+    }
+
     /// Whose it is.
     pub fn origin(&self) -> Origin {
         self.origin
@@ -151,6 +163,7 @@ impl Request {
     pub fn name(&self) -> &'static str {
         let command = match &self.work {
             Work::Command(command) => command,
+            Work::Counted(command) => command,
             Work::Slice(_) => return "slice",
             Work::Collect => return "collect",
             Work::Serve => return "packets",
@@ -189,7 +202,7 @@ impl Request {
                 Command::Stats(Stats::General | Stats::Settings)
                 | Command::Binary(Binary { asks: Asks::Stats(Stats::General | Stats::Settings), .. }),
             ) => STATS_COST,
-            Work::Command(_) | Work::Collect | Work::Serve => 1,
+            Work::Command(_) | Work::Counted(_) | Work::Collect | Work::Serve => 1,
             Work::Slice(_) => SLICE_COST,
         }
     }
@@ -406,6 +419,7 @@ impl<B: Mistakes + Send + 'static> Service for Kv<B> {
             (Keeper::HomeOverChain(homed), Work::Serve) => homed.serve(out),
             (Keeper::Home(homed), Work::Collect) => homed.collect(request.origin, out),
             (Keeper::Home(homed), Work::Serve) => homed.serve(out),
+            (_, Work::Counted(command)) => self.execute_counted(command, request, out),
             (_, Work::Slice(listing)) => self.commands_mut().slice(listing, out),
             (Keeper::Alone(_), Work::Collect | Work::Serve) => unreachable!("asked where replies come later"),
         }

@@ -8,6 +8,7 @@ use super::{Began, Commands, Reply, STATS_BOUND, inline};
 use crate::inc::wire::Traffic;
 use crate::kv::durable::DurableReport;
 use crate::kv::registers::Id;
+use crate::memcached::counters::NetSnapshot;
 use crate::memcached::{PROTOCOL_VERSION, command_counters};
 use base::Nanos;
 use protocol::coherence::home;
@@ -36,6 +37,15 @@ command_counters! { counters:
     store_too_large
     /// Values that found no memory.
     store_no_memory
+}
+
+/// What was counted when clients last reset the statistics; metrics go on.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Reset {
+    net: NetSnapshot,
+    evicted: u64,
+    expired: u64,
+    version: u64,
 }
 
 impl Counters {
@@ -215,6 +225,12 @@ pub(super) fn report(commands: &Counters, store: &Store, began: Began) -> KvRepo
     }
 }
 
+/// The beginning of a path, since a reply has a bound.
+fn cut(path: &str) -> &str {
+    let end = (0..=path.len().min(256)).rev().find(|&at| path.is_char_boundary(at));
+    &path[..end.unwrap_or(0)]
+}
+
 impl Commands {
     /// `stats` and its families.
     pub(super) fn stats(
@@ -234,18 +250,31 @@ impl Commands {
                 reply.stat("sizes_status", "disabled");
                 Line::End
             }
-            Stats::Conns => {
-                reply.stat_number("curr_connections", self.net.curr_connections.read());
-                Line::End
-            }
             Stats::Reset => {
+                let s = self.store.stats();
                 self.counters = Counters::default();
+                self.prefixes.clear();
+                self.reset = Reset {
+                    net: self.net.snapshot(),
+                    evicted: s.evicted,
+                    expired: s.expired,
+                    version: s.version,
+                };
                 Line::Reset
             }
-            Stats::DetailOn | Stats::DetailOff => Line::Ok,
-            Stats::DetailDump => Line::End,
-            // Listings are answered in slices: `listing`.
-            Stats::Cachedump { .. } | Stats::Other(_) => Line::Error,
+            Stats::DetailOn => self.switch_detail(true),
+            Stats::DetailOff => self.switch_detail(false),
+            // In text it is answered in slices, as listings are. In binary all is one figure.
+            Stats::DetailDump => {
+                let mut text = String::new();
+                self.prefixes.list(0, STATS_BOUND / 2, &mut text);
+                reply.stat("detail", &text);
+                Line::End
+            }
+            // Where it may be done, it is answered in slices: `listing`.
+            Stats::Cachedump { .. } => Line::CachedumpRefused,
+            // So is this one, always.
+            Stats::Conns | Stats::Other(_) => Line::Error,
         };
         reply.line(end);
         let len = reply.len();
@@ -255,6 +284,7 @@ impl Commands {
     fn general(&mut self, reply: &mut emit::Reply<'_>) -> Line {
         let net = self.net.snapshot();
         let s = self.store.stats();
+        let Reset { net: then, evicted, expired, version } = self.reset;
         self.usage.refresh(self.now_is_of);
         reply.stat_number("pid", std::process::id().into());
         reply.stat_number("uptime", self.now.saturating_sub(self.started).into());
@@ -265,22 +295,24 @@ impl Commands {
         reply.stat("rusage_system", &self.usage.system);
         reply.stat_number("max_connections", self.registers.read(Id::NetMaxConnections));
         reply.stat_number("curr_connections", net.curr_connections);
-        reply.stat_number("total_connections", net.total_connections);
-        reply.stat_number("rejected_connections", net.rejected_connections);
-        reply.stat_number("idle_kicks", net.idle_kicks);
+        reply.stat_number("total_connections", net.total_connections - then.total_connections);
+        reply.stat_number("rejected_connections", net.rejected_connections - then.rejected_connections);
+        reply.stat_number("idle_kicks", net.idle_kicks - then.idle_kicks);
+        reply.stat_number("auth_cmds", net.auth_cmds - then.auth_cmds);
+        reply.stat_number("auth_errors", net.auth_errors - then.auth_errors);
         self.counters.each(|name, value| reply.stat_number(name, value));
-        reply.stat_number("bytes_read", net.bytes_read);
-        reply.stat_number("bytes_written", net.bytes_written);
-        reply.stat_number("conn_yields", net.conn_yields);
+        reply.stat_number("bytes_read", net.bytes_read - then.bytes_read);
+        reply.stat_number("bytes_written", net.bytes_written - then.bytes_written);
+        reply.stat_number("conn_yields", net.conn_yields - then.conn_yields);
         reply.stat_number("limit_maxbytes", s.memory_limit as u64);
         reply.stat_number("accepting_conns", 1);
         reply.stat_number("threads", self.registers.read(Id::EdgeThreads));
         reply.stat_number("hash_bytes", (s.index_memory + s.overflow_memory) as u64);
         reply.stat_number("bytes", s.item_bytes);
         reply.stat_number("curr_items", s.items as u64);
-        reply.stat_number("total_items", s.version);
-        reply.stat_number("evictions", s.evicted);
-        reply.stat_number("reclaimed", s.expired);
+        reply.stat_number("total_items", s.version.saturating_sub(version));
+        reply.stat_number("evictions", s.evicted - evicted);
+        reply.stat_number("reclaimed", s.expired - expired);
         reply.stat_number("memory_bytes", s.memory as u64);
         reply.stat_number("large_bytes", s.large_memory as u64);
         reply.stat_number("buffered_bytes", self.buffered.taken() as u64);
@@ -305,15 +337,18 @@ impl Commands {
         reply.stat_number("num_threads", number(Id::EdgeThreads));
         reply.stat("cas_enabled", "yes");
         reply.stat_number("tcp_backlog", number(Id::NetBacklog));
-        reply.stat("auth_enabled_sasl", "no");
-        // As memcached, only where there is one; cut, since a reply has a bound.
+        reply.stat("stat_key_prefix", self.config.detail.delimiter().encode_utf8(&mut [0; 4]));
+        reply.stat("detail_enabled", if self.config.detail.is_on() { "yes" } else { "no" });
+        for (name, value) in self.config.login.settings() {
+            reply.stat(name, cut(&value));
+        }
+        // As memcached, only where there is one.
         if let Some(place) = &self.config.memory_file {
-            let place = place.to_string_lossy();
-            let end = (0..=place.len().min(256)).rev().find(|&at| place.is_char_boundary(at));
-            reply.stat("memory_file", &place[..end.unwrap_or(0)]);
+            reply.stat("memory_file", cut(&place.to_string_lossy()));
         }
         reply.stat_number("item_size_max", number(Id::StoreMaxValue));
         reply.stat("flush_enabled", if registers.is_on(Id::StoreFlushAll) { "yes" } else { "no" });
+        reply.stat("dump_enabled", if registers.is_on(Id::StoreDumps) { "yes" } else { "no" });
         reply.stat_number("idle_timeout", number(Id::NetIdleTimeout));
         for register in registers.show() {
             reply.stat(register.name, &register.value);
