@@ -10,6 +10,9 @@
 //! | `GET /readyz` | 200 while clients are served; 503, and why not: it starts, it drains |
 //! | `PUT /stop` | has the process answer what has come, and end; with the token. Of a process whose shell this is ([`crate::shell`]) |
 //! | `GET /trace`, `/trace.otlp` | spans of sampled requests, where some service leaves them: for Perfetto, for OpenTelemetry |
+//! | `GET /live` | all of this in a browser, as it changes |
+//! | `GET /cluster` | how the members of its cluster are, as `millrace cluster status --json` says it |
+//! | `GET /history` | the last hour of the metrics, as JSON: a number every ten seconds |
 //!
 //! What a server has besides is [`Routes::with`].
 //!
@@ -22,6 +25,7 @@
 //! | `ask` | questions that a loop answers between two turns |
 //! | `collector` | the thread that waits for answers |
 //! | `traces` | spans, of all services or of one |
+//! | `live`, `history` | the page in a browser; what metrics were in the last hour |
 //!
 //! **Who may ask.** Whoever reaches the port may read. What changes something wants `Authorization: Bearer TOKEN`, where TOKEN stands in a
 //! file that only the server's user can read: the one that `MILLRACE_ADMIN_TOKEN` names, or [`token_file`]. Web pages may neither read nor
@@ -32,6 +36,8 @@ pub mod ask;
 mod collector;
 mod guard;
 pub mod health;
+mod history;
+mod live;
 mod registers;
 #[cfg(test)]
 mod tests;
@@ -55,20 +61,27 @@ use base::trace::Tracer;
 use collector::Collector;
 use guard::{Guard, TOKEN_VARIABLE, guarded, new_token};
 use health::{Pulse, STALL_TIMEOUT, stalled};
+use history::History;
 use registers::{Lists, Refused};
 use std::fmt::Write as _;
 use std::fs;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{self, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 const LIMITS: Limits =
     Limits { connections: 64, head_timeout: Duration::from_secs(10), drain: Duration::ZERO, reserved: 8 };
 /// What every port answers: path, and what that is.
-const COMMON: [(&str, &str); 7] = [
+const COMMON: [(&str, &str); 10] = [
     ("GET /", "this list"),
+    ("GET /live", "the live page, for a browser"),
+    ("GET /history", "the last hour of the metrics, as JSON"),
+    (
+        "GET /cluster",
+        "how the members of its cluster are, as JSON; 404 if it is in none that a file describes",
+    ),
     ("GET /metrics", "metrics, as Prometheus text"),
     ("GET /registers", "all registers, as JSON"),
     ("GET /registers/NAME", "one register"),
@@ -82,6 +95,8 @@ type Check = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
 type Text = Arc<dyn Fn() -> String + Send + Sync>;
 /// Of which service something is, where a process has services with names.
 type Owner = Option<Arc<str>>;
+/// How the members of a cluster are, as JSON; or why that cannot be said.
+type Cluster = Arc<dyn Fn() -> Result<serde_json::Value, String> + Send + Sync>;
 /// The type of JSON, for [`Routes::text`].
 pub const JSON: &str = "application/json";
 
@@ -98,6 +113,7 @@ pub struct Routes {
     texts: Vec<(String, &'static str, Text)>,
     /// Where its requests leave spans.
     tracer: Option<Tracer>,
+    cluster: Option<Cluster>,
     listed: Vec<(String, &'static str)>,
 }
 
@@ -173,11 +189,22 @@ impl Routes {
         self
     }
 
+    /// It is a member of a cluster: how all of them are, which is asked of them while it waits.
+    #[must_use]
+    pub fn cluster(
+        mut self,
+        ask: impl Fn() -> Result<serde_json::Value, String> + Send + Sync + 'static,
+    ) -> Routes {
+        self.cluster = Some(Arc::new(ask));
+        self
+    }
+
     /// What a service shows besides, of several: its name is before its registers' and its loops' names, a label of its metrics, and its own
     /// requests are below /services/NAME. Without a name nothing is changed.
     #[must_use]
     pub fn service(mut self, name: Option<&str>, own: Routes) -> Routes {
-        let Routes { lists, collect, ready, alive, pulses, more, texts, tracer, listed } = own;
+        let Routes { lists, collect, ready, alive, pulses, more, texts, tracer, cluster, listed } = own;
+        self.cluster = self.cluster.or(cluster);
         let owner: Owner = name.map(Arc::from);
         let below = name.map_or(String::new(), |name| format!("/services/{name}"));
         let named =
@@ -231,9 +258,16 @@ impl Routes {
         for (request, what) in COMMON.into_iter().chain(listed) {
             let _ = writeln!(list, "{request:24} {what}");
         }
-        let Routes { lists, collect, ready, alive, pulses, mut more, texts, tracer, .. } = self;
+        let Routes { lists, collect, ready, alive, pulses, mut more, texts, tracer, cluster, .. } = self;
         let shown = Shown { lists, collect, ready, alive, pulses, tracer };
-        let state = Asked { shown: Arc::new(shown), collector: Collector::start()? };
+        let (shown, history) = (Arc::new(shown), Arc::<Mutex<History>>::default());
+        let (sampled, kept) = (Arc::clone(&shown), Arc::clone(&history));
+        let sample = move |elapsed: Duration| {
+            let page = sampled.metrics();
+            kept.lock().unwrap_or_else(PoisonError::into_inner).sample(&page, elapsed.as_secs_f64());
+        };
+        let collector = Collector::start(history::INTERVAL, sample)?;
+        let state = Asked { shown, history, collector };
         for (path, kind, text) in texts {
             let asked = state.clone();
             let answer = async move || {
@@ -249,7 +283,9 @@ impl Routes {
             .route("/registers/{name}", get(show_register).put(set_register))
             .route("/healthz", get(healthz))
             .route("/readyz", get(readyz))
-            .layer(DefaultBodyLimit::max(4096));
+            .route("/history", get(show_history))
+            .route("/cluster", get(async move || show_cluster(cluster).await));
+        let routes = live::routes(routes).layer(DefaultBodyLimit::max(4096));
         Ok(routes.with_state(state).merge(more))
     }
 }
@@ -320,10 +356,30 @@ struct Shown {
     tracer: Option<Tracer>,
 }
 
+impl Shown {
+    /// The page of metrics; it may wait for the server's locks and loops.
+    fn metrics(&self) -> String {
+        let mut page = Page::default();
+        for (owner, collect) in &self.collect {
+            page.set_service(owner.as_deref());
+            collect(&mut page);
+        }
+        for (owner, list) in &self.lists.0 {
+            page.set_service(owner.as_deref());
+            metrics::process::collect_registers(&mut page, &list.show());
+        }
+        page.set_service(None);
+        let spans = self.tracer.as_ref().map(Tracer::counts).unwrap_or_default();
+        metrics::process::collect(&mut page, spans);
+        page.text()
+    }
+}
+
 /// What each request is given.
 #[derive(Clone)]
 struct Asked {
     shown: Arc<Shown>,
+    history: Arc<Mutex<History>>,
     collector: Collector,
 }
 
@@ -341,22 +397,25 @@ impl Asked {
 }
 
 async fn show_metrics(State(asked): State<Asked>) -> Result<Response, Response> {
-    let text = asked.of(|shown| {
-        let mut page = Page::default();
-        for (owner, collect) in &shown.collect {
-            page.set_service(owner.as_deref());
-            collect(&mut page);
-        }
-        for (owner, list) in &shown.lists.0 {
-            page.set_service(owner.as_deref());
-            metrics::process::collect_registers(&mut page, &list.show());
-        }
-        page.set_service(None);
-        let spans = shown.tracer.as_ref().map(Tracer::counts).unwrap_or_default();
-        metrics::process::collect(&mut page, spans);
-        page.text()
-    });
-    Ok(([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text.await?).into_response())
+    let text = asked.of(Shown::metrics).await?;
+    Ok(([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response())
+}
+
+async fn show_history(State(asked): State<Asked>) -> Json<serde_json::Value> {
+    Json(asked.history.lock().unwrap_or_else(PoisonError::into_inner).json())
+}
+
+/// Members are asked on a thread that nothing else needs: this process is one of them.
+async fn show_cluster(cluster: Option<Cluster>) -> Response {
+    let Some(cluster) = cluster else {
+        return (StatusCode::NOT_FOUND, "it was started without the file of a cluster\n").into_response();
+    };
+    match tokio::task::spawn_blocking(move || cluster()).await {
+        Ok(Ok(report)) => Json(report).into_response(),
+        Ok(Err(why)) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")).into_response(),
+        // Printed when it happened.
+        Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    }
 }
 
 async fn show_registers(State(asked): State<Asked>) -> Json<Vec<Row>> {
