@@ -12,6 +12,7 @@ use serve::kv::config::Config;
 use serve::kv::registers::Id;
 use serve::kv::shared::StageReport;
 use serve::kv::{Server, StartError};
+use serve::process::parse::duration_of;
 use serve::process::{interrupt, progress};
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -24,9 +25,9 @@ use std::time::Duration;
 /// status 1. An HTML report with plots is left behind.
 #[derive(Args, Debug)]
 pub struct Demo {
-    /// About how long, in seconds
-    #[arg(long, value_name = "S", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=3600))]
-    seconds: u64,
+    /// About how long (10s, 1m)
+    #[arg(short, long, alias = "seconds", value_name = "TIME", default_value = "20s", value_parser = duration_of(1..=3600))]
+    duration: Duration,
 
     /// Memory of the node (64m, 1g)
     #[arg(short, long, value_name = "SIZE", default_value = "256m")]
@@ -96,7 +97,7 @@ impl Demo {
             );
         }
         let bar = progress::bar(self.json);
-        let driven = drive(&Target::Tcp(address.to_string()), Duration::from_secs(self.seconds), &bar, stop);
+        let driven = drive(&Target::Tcp(address.to_string()), self.duration, &bar, stop);
         bar.finish_and_clear();
         let mut result = driven.map_err(DemoError::Load)?;
         result.stages = Some(node.report().stages.into_iter().map(breakdown).collect());

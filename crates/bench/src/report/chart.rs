@@ -1,7 +1,7 @@
 //! Plots of what experiments say: lines over a numeric axis, bars where there is none, and published against modelled.
 //!
 //! Unlike [`super::plot`], whose lines are few and ours, these take any number of series with names of any length: the legend is below the plot, in
-//! as many rows as it needs, and a series beyond the last colour is dashed.
+//! as many rows as it needs; series differ by colour, by dashes, and by the shape of their points.
 
 use super::axis::{Axis, Scale, Unit};
 use super::html::escape;
@@ -14,6 +14,19 @@ pub struct Series {
     pub name: String,
     /// (x, y) of its points, x rising.
     pub points: Vec<(f64, f64)>,
+    /// What others have printed of it.
+    pub published: Vec<Mark>,
+}
+
+/// What was published of a point, to stand beside it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mark {
+    /// What the pointer shows.
+    pub name: String,
+    /// Its x.
+    pub at: f64,
+    /// The least and the most that was printed; the same for a number.
+    pub range: (f64, f64),
 }
 
 /// A bar.
@@ -55,9 +68,15 @@ fn colour(group: usize) -> &'static str {
     COLOURS[group % COLOURS.len()]
 }
 
-/// Line ends beyond the last colour.
+/// Who sees no colours tells lines apart by these. There are five, which has no divisor with the number of colours: forty lines differ.
 fn dash(group: usize) -> &'static str {
-    ["", ";stroke-dasharray:6 3", ";stroke-dasharray:2 3"][(group / COLOURS.len()) % 3]
+    [
+        "",
+        ";stroke-dasharray:9 3",
+        ";stroke-dasharray:3 3",
+        ";stroke-dasharray:10 3 2 3",
+        ";stroke-dasharray:1 4",
+    ][group % 5]
 }
 
 /// Where values differ by so much, ratios say more than differences.
@@ -70,7 +89,9 @@ fn scale(values: impl Iterator<Item = f64>, wide: f64) -> Scale {
 
 /// Series over a numeric axis; `x` names it.
 pub fn lines(title: &str, x: &str, series: &[Series]) -> String {
-    let points = || series.iter().flat_map(|one| one.points.iter().copied());
+    let marks = || series.iter().flat_map(|one| &one.published);
+    let printed = || marks().flat_map(|mark| [(mark.at, mark.range.0), (mark.at, mark.range.1)]);
+    let points = || series.iter().flat_map(|one| one.points.iter().copied()).chain(printed());
     let x_axis = Axis::over(scale(points().map(|p| p.0), 20.0), Unit::Count, points().map(|p| p.0));
     let y_axis = Axis::over(scale(points().map(|p| p.1), 200.0), Unit::Count, points().map(|p| p.1));
     let names: Vec<_> = series.iter().map(|one| one.name.as_str()).collect();
@@ -92,8 +113,17 @@ pub fn lines(title: &str, x: &str, series: &[Series]) -> String {
         );
         for point in one.points.iter().filter(|point| point.1.is_finite()) {
             let tip = format!("{}: {} at {} {x}", one.name, figure(point.1), point.0);
-            spot(&mut out, place(point), colour, &tip);
+            spot(&mut out, place(point), group, &tip);
         }
+        for mark in &one.published {
+            let ends = [mark.range.0, mark.range.1].map(|y| place(&(mark.at, y)));
+            ring(&mut out, ends, group, &mark.name);
+        }
+    }
+    if marks().next().is_some() {
+        let said = "<text class=\"tick\" x=\"{x}\" y=\"{y}\">◇ published</text>";
+        let (x, y) = (LEFT.to_string(), (bottom + BELOW + 4.0).to_string());
+        out.push_str(&said.replace("{x}", &x).replace("{y}", &y));
     }
     let middle = f64::midpoint(LEFT, WIDTH - RIGHT);
     put(
@@ -107,11 +137,34 @@ pub fn lines(title: &str, x: &str, series: &[Series]) -> String {
     out + &legend.text + "</svg>"
 }
 
-fn spot(out: &mut String, (x, y): (f64, f64), colour: &str, tip: &str) {
+/// A point in its group's colour and shape.
+fn spot(out: &mut String, (x, y): (f64, f64), group: usize, tip: &str) {
+    // Around the point, all of one area.
+    let shape = match group % 4 {
+        0 => "m-2.6 0a2.6 2.6 0 1 0 5.2 0a2.6 2.6 0 1 0-5.2 0z",
+        1 => "m-2.4-2.4h4.8v4.8h-4.8z",
+        2 => "m0-3.2l3.2 5.4h-6.4z",
+        _ => "m0-3.4l3.4 3.4l-3.4 3.4l-3.4-3.4z",
+    };
     put(
         out,
         format_args!(
-            "<circle style=\"fill:{colour}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"2.6\"><title>{}</title></circle>",
+            "<path style=\"fill:{}\" d=\"M{x:.1} {y:.1}{shape}\"><title>{}</title></path>",
+            colour(group),
+            escape(tip)
+        ),
+    );
+}
+
+/// What was published: hollow, and larger than what is beside it; a range has a line from its least to its most.
+fn ring(out: &mut String, [(x, low), (_, high)]: [(f64, f64); 2], group: usize, tip: &str) {
+    let middle = f64::midpoint(low, high);
+    put(
+        out,
+        format_args!(
+            "<path style=\"fill:none;stroke:{};stroke-width:1.4\" d=\"M{x:.1} {low:.1}V{high:.1}M{x:.1} {:.1}l6 6l-6 6l-6-6z\"><title>{}</title></path>",
+            colour(group),
+            middle - 6.0,
             escape(tip)
         ),
     );
@@ -150,19 +203,19 @@ fn legend(names: &[&str], top: f64) -> Legend {
     for (group, name) in names.iter().enumerate() {
         let name = short(name, 56);
         // At most seven units per letter at this size.
-        let width = name.chars().count() as f64 * 7.0 + 32.0;
+        let width = name.chars().count() as f64 * 7.0 + 40.0;
         if x > LEFT && x + width > WIDTH - RIGHT {
             (x, y) = (LEFT, y + ROW);
         }
         put(
             &mut text,
             format_args!(
-                "<path style=\"stroke:{};stroke-width:3{}\" d=\"M{x:.1} {:.1}h16\"/>\
+                "<path style=\"stroke:{};stroke-width:2{}\" d=\"M{x:.1} {:.1}h24\"/>\
                  <text class=\"tick\" x=\"{:.1}\" y=\"{y:.1}\">{}</text>",
                 colour(group),
                 dash(group),
                 y - 4.0,
-                x + 21.0,
+                x + 29.0,
                 escape(&name)
             ),
         );
@@ -227,7 +280,7 @@ pub fn scatter(title: &str, names: &[&str], share: f64, spots: &[Spot]) -> Strin
         }
     }
     for one in spots.iter().filter(|spot| spot.at.0 > 0.0 && spot.at.1 > 0.0) {
-        spot(&mut out, place(&one.at), colour(one.group), &one.name);
+        spot(&mut out, place(&one.at), one.group, &one.name);
     }
     let (middle, below) = (f64::midpoint(LEFT, right), bottom + BELOW + 4.0);
     put(
@@ -252,7 +305,9 @@ mod tests {
             count in 1usize..20
         ) {
             let name = "a <long> & \"winding\" name of a variant";
-            let series = vec![Series { name: name.into(), points: values.clone() }; count];
+            let mark = |(at, y): &(f64, f64)| Mark { name: name.into(), at: *at, range: (*y, *y * 2.0) };
+            let published = values.iter().filter(|(_, y)| y.is_finite()).map(mark).collect();
+            let series = vec![Series { name: name.into(), points: values.clone(), published }; count];
             let bar = |(_, value): &(f64, f64)| Bar { name: name.into(), value: *value, group: count };
             let spots: Vec<_> =
                 values.iter().map(|at| Spot { name: name.into(), at: *at, group: count }).collect();

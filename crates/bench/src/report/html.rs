@@ -5,6 +5,9 @@ use super::plot;
 use super::table::Table;
 pub use base::html::escape;
 
+/// A page with so many parts begins with its contents.
+const CONTENTS_FROM: usize = 4;
+
 /// A figure worth a glance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tile {
@@ -60,7 +63,8 @@ pub struct Report {
 impl Report {
     /// The page as one HTML file.
     pub fn html(&self) -> String {
-        let sections: String = self.sections.iter().map(section).collect();
+        let sections: String =
+            self.sections.iter().enumerate().map(|(at, one)| section(at + 1, one)).collect();
         let facts: String = self
             .environment
             .iter()
@@ -72,12 +76,27 @@ impl Report {
              <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\
              <title>{title}</title><style>{STYLE}</style></head><body><main>\
              <header><h1>{title}</h1><p class=\"sub\">{subtitle}</p>\
-             <p class=\"verdict {class}\">{verdict}</p></header>{sections}\
-             <section><h2>Environment</h2><dl>{facts}</dl></section></main></body></html>\n",
+             <p class=\"verdict {class}\">{verdict}</p></header>{contents}{sections}\
+             <section id=\"environment\"><h2>Environment</h2><dl>{facts}</dl></section></main></body></html>\n",
             title = escape(&self.title),
             subtitle = escape(&self.subtitle),
             class = if *good { "good" } else { "bad" },
             verdict = escape(verdict),
+            contents = self.contents(),
+        )
+    }
+
+    /// Links to the parts, of a page that has more than fit on a screen.
+    fn contents(&self) -> String {
+        if self.sections.len() < CONTENTS_FROM {
+            return String::new();
+        }
+        let link = |(at, section): (usize, &Section)| {
+            format!("<li><a href=\"#part-{at}\">{}</a></li>", escape(&section.title))
+        };
+        let links: String = (1..).zip(&self.sections).map(link).collect();
+        format!(
+            "<nav aria-label=\"Contents\"><ol>{links}<li><a href=\"#environment\">Environment</a></li></ol></nav>"
         )
     }
 
@@ -111,9 +130,14 @@ impl Report {
     }
 }
 
-fn section(section: &Section) -> String {
+fn section(at: usize, section: &Section) -> String {
     let blocks: String = section.blocks.iter().map(block).collect();
-    format!("<section><h2>{}</h2>{blocks}</section>", escape(&section.title))
+    format!("<section id=\"part-{at}\"><h2>{}</h2>{blocks}</section>", escape(&section.title))
+}
+
+/// A plot; on a phone it is wider than the screen, and moved by keys as well.
+fn figure(svg: &str) -> String {
+    format!("<figure tabindex=\"0\">{svg}</figure>")
 }
 
 fn block(block: &Block) -> String {
@@ -123,9 +147,11 @@ fn block(block: &Block) -> String {
         Block::Folded(title, table) => {
             format!("<details><summary>{}</summary>{}</details>", escape(title), table.html())
         }
-        Block::Plot(svg) => format!("<figure>{svg}</figure>"),
+        Block::Plot(svg) => figure(svg),
         Block::Pair(left, right) => {
-            format!("<div class=\"pair\"><figure>{left}</figure><figure>{right}</figure></div>")
+            let both: String =
+                [left, right].into_iter().filter(|svg| !svg.is_empty()).map(|svg| figure(svg)).collect();
+            format!("<div class=\"pair\">{both}</div>")
         }
         Block::Tiles(tiles) => {
             let tiles: String = tiles
@@ -182,5 +208,23 @@ mod tests {
         let page = report.html();
         assert!(!page.contains("<script") && !page.contains("http") && !page.contains("src="));
         assert!(page.contains("&lt;script&gt;") && page.contains("x &lt;y&gt;"));
+    }
+
+    #[test]
+    fn a_long_page_begins_with_its_contents() {
+        let section = |at: usize| Section { title: format!("part <{at}>"), blocks: Vec::new() };
+        let report = |count: usize| Report {
+            title: "t".to_string(),
+            subtitle: String::new(),
+            verdict: (true, String::new()),
+            sections: (0..count).map(section).collect(),
+            environment: Vec::new(),
+        };
+        assert!(!report(CONTENTS_FROM - 1).html().contains("<nav"));
+        let page = report(9).html();
+        for at in 1..=9 {
+            assert!(page.contains(&format!("<a href=\"#part-{at}\">part &lt;{}&gt;</a>", at - 1)), "{page}");
+            assert!(page.contains(&format!("<section id=\"part-{at}\">")), "{page}");
+        }
     }
 }

@@ -80,13 +80,15 @@ impl LinePlot {
         out
     }
 
-    /// Invisible dots that show their figures under the pointer; on a percentile curve the well-known ones are visible, and all on a log axis,
-    /// where they are the few that were asked for.
+    /// Invisible dots that show their figures under the pointer; on a percentile curve the well-known ones are visible, all on a log axis,
+    /// where they are the few that were asked for, and those without a neighbour, of which there is no line.
     fn tips(&self, out: &mut String, line: &Line, colour: usize, place: impl Fn(&(f64, f64)) -> (f64, f64)) {
-        for point in line.points.iter().filter(|p| p.1.is_finite()) {
+        let is_there = |at: usize| line.points.get(at).is_some_and(|point| point.1.is_finite());
+        for (at, point) in line.points.iter().enumerate().filter(|(_, p)| p.1.is_finite()) {
             let (x, y) = place(point);
+            let is_alone = !is_there(at + 1) && !(at > 0 && is_there(at - 1));
             let known = [0.5, 0.9, 0.99, 0.999, 0.9999].iter().any(|q| (point.0 - q).abs() < 1e-9);
-            let shown = self.x.0 == Scale::Log || self.x.0 == Scale::Nines && known;
+            let shown = is_alone || self.x.0 == Scale::Log || self.x.0 == Scale::Nines && known;
             let (class, radius) = if shown { ("dot", 3.5) } else { ("tip", 7.0) };
             let text =
                 format!("{}: {} at {}", line.name, figure(self.y.1, point.1), figure(self.x.1, point.0));
@@ -219,14 +221,13 @@ fn legend(out: &mut String, width: f64, lines: &[Line]) {
     let mut right = width - RIGHT;
     for (at, line) in lines.iter().enumerate().rev() {
         // About seven units per letter at this size; names are short.
-        right -= line.name.chars().count() as f64 * 7.0 + 26.0;
+        right -= line.name.chars().count() as f64 * 7.0 + 38.0;
         put(
             out,
             format_args!(
-                "<rect class=\"c{} key\" x=\"{right:.1}\" y=\"31\" width=\"12\" height=\"4\" rx=\"2\"/>\
-                 <text class=\"tick\" x=\"{:.1}\" y=\"37\">{}</text>",
+                "<path class=\"line c{}\" d=\"M{right:.1} 33h24\"/><text class=\"tick\" x=\"{:.1}\" y=\"37\">{}</text>",
                 at % COLOURS,
-                right + 17.0,
+                right + 29.0,
                 escape(&line.name)
             ),
         );
@@ -320,6 +321,13 @@ mod tests {
             prop_assert!(!svg.contains("NaN") && !svg.contains("inf"), "{}", svg);
             prop_assert!(svg.contains("a &lt; b &amp; &quot;c&quot;"));
         }
+    }
+
+    #[test]
+    fn a_point_alone_is_seen() {
+        let dots = |points: &[(f64, f64)]| plot(points.to_vec()).svg().matches("class=\"dot").count();
+        assert_eq!((dots(&[(1.0, 2.0)]), dots(&[(1.0, 2.0), (2.0, 3.0)])), (2, 0), "of two lines");
+        assert_eq!(dots(&[(0.0, f64::NAN), (1.0, 2.0), (2.0, f64::NAN), (3.0, 1.0), (4.0, 1.0)]), 2);
     }
 
     #[test]

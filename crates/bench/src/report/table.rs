@@ -57,7 +57,7 @@ impl Table {
         let body: String = self.rows.iter().map(|row| format!("<tr>{}</tr>", cells(row, "td"))).collect();
         let head = cells(&self.columns, "th scope=\"col\"");
         format!(
-            "<div class=\"wide\"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+            "<div class=\"wide\" tabindex=\"0\" role=\"group\" aria-label=\"table\"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
         )
     }
 }
@@ -109,7 +109,7 @@ mod tests {
         );
         assert!(
             table.html().starts_with(
-                "<div class=\"wide\"><table><thead><tr><th scope=\"col\" class=\"words\">id</th>"
+                "<div class=\"wide\" tabindex=\"0\" role=\"group\" aria-label=\"table\"><table><thead><tr><th scope=\"col\" class=\"words\">id</th>"
             )
         );
     }

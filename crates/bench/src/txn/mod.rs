@@ -60,7 +60,7 @@ use workload::{Kind, Workload};
 #[command(after_long_help = "\
 Examples:
   millrace txn bench --quick
-  millrace txn bench --workloads 0-1,4-2 --media memory,file --plot txn.html
+  millrace txn bench --workloads 0-1,4-2 --media memory,file --report txn.html
   millrace txn bench --workloads 4-2 --replicas 3 --media file --vs redis,etcd --json > peers.json
   millrace txn bench --workloads smallbank,tatp,ycsb-t,tpcc --modes combined,one-operation-per-pass")]
 pub struct Bench {
@@ -145,8 +145,8 @@ pub struct Bench {
     #[arg(long, help_heading = "Output")]
     json: bool,
     /// Write an HTML page with plots
-    #[arg(long, value_name = "FILE", help_heading = "Output")]
-    plot: Option<PathBuf>,
+    #[arg(long, alias = "plot", value_name = "FILE", help_heading = "Output")]
+    report: Option<PathBuf>,
 }
 
 /// What else can be measured.
@@ -189,7 +189,7 @@ impl Bench {
         let stop = interrupt::flag().map_err(|error| format!("Ctrl-C cannot be caught: {error}"))?;
         let outcome = self.measure(&stop)?;
         let page = || show::page(&outcome);
-        report::deliver(&outcome, self.json, || page().text(), page, self.plot.as_deref())
+        report::deliver(&outcome, self.json, || page().text(), page, self.report.as_deref())
             .map_err(|error| error.to_string())
     }
 

@@ -3,10 +3,10 @@
 //! A point such as `READ 64 B` is a number in words. Points whose words are the same are one plot with the number as its axis, a line for each variant; points
 //! without a number, or with too few different ones, become bars.
 
-use bench::report::chart::{Bar, Series, Spot, bars, lines, scatter};
+use bench::report::chart::{Bar, Mark, Series, Spot, bars, lines, scatter};
 use bench::report::html::Block;
 use model::experiment::compare::{Compared, Verdict};
-use model::experiment::published::Standing;
+use model::experiment::published::{Claim, Standing};
 use model::experiment::{Row, Rows};
 
 /// Errors up to this are no miss.
@@ -77,8 +77,21 @@ pub fn misses(compared: &[Compared<'_>]) -> Vec<String> {
     compared.iter().filter_map(said).collect()
 }
 
-/// All plots of one experiment's rows, two beside each other.
-pub fn plots(rows: &[&Row]) -> Vec<Block> {
+/// What was published of a row, on the row's own scale: a ratio to another row times what the model says of that.
+fn published(row: &Row, compared: &[Compared<'_>]) -> Option<(String, (f64, f64))> {
+    compared.iter().find_map(|one| {
+        let Some(Claim::Within { range: (least, most), of, .. }) = &one.result.claim else { return None };
+        let Verdict::Number { modelled, .. } = one.verdict else { return None };
+        let is_it = (of.experiment.as_str(), &of.variant, &of.point, of.metric.as_str())
+            == (row.experiment, &row.variant, &row.point, row.metric);
+        let scale = if modelled == 0.0 { 1.0 } else { row.value / modelled };
+        let name = format!("{} {}: published", one.result.id, one.result.what);
+        is_it.then(|| (name, (least * scale, most * scale)))
+    })
+}
+
+/// All plots of one experiment's rows, two beside each other, with what was published of them.
+pub fn plots(rows: &[&Row], compared: &[Compared<'_>]) -> Vec<Block> {
     let mut metrics: Vec<(&str, &str)> = Vec::new();
     for row in rows {
         if !metrics.contains(&(row.metric, row.unit)) {
@@ -88,7 +101,7 @@ pub fn plots(rows: &[&Row]) -> Vec<Block> {
     let of = |(metric, unit): (&str, &str)| {
         let its: Vec<_> =
             rows.iter().copied().filter(|row| (row.metric, row.unit) == (metric, unit)).collect();
-        metric_plots(&format!("{metric}, {unit}"), &its)
+        metric_plots(&format!("{metric}, {unit}"), &its, compared)
     };
     let mut svgs: Vec<_> = metrics.into_iter().flat_map(of).collect();
     let beyond = svgs.len().saturating_sub(MOST_PLOTS);
@@ -161,7 +174,7 @@ fn axis_of(rows: &[&Row]) -> impl Fn(&Row) -> Option<Placed> + use<> {
     }
 }
 
-fn metric_plots(title: &str, rows: &[&Row]) -> Vec<String> {
+fn metric_plots(title: &str, rows: &[&Row], compared: &[Compared<'_>]) -> Vec<String> {
     let axis = axis_of(rows);
     let (mut plots, mut rest): (Vec<(Placed, Vec<Series>)>, Vec<&Row>) = (vec![], vec![]);
     for row in rows {
@@ -176,10 +189,12 @@ fn metric_plots(title: &str, rows: &[&Row]) -> Vec<String> {
         });
         let series = &mut plots[at].1;
         let mine = series.iter().position(|one| one.name == row.variant).unwrap_or_else(|| {
-            series.push(Series { name: row.variant.clone(), points: vec![] });
+            series.push(Series { name: row.variant.clone(), points: vec![], published: vec![] });
             series.len() - 1
         });
         series[mine].points.push((placed.at, row.value));
+        let mark = published(row, compared).map(|(name, range)| Mark { name, at: placed.at, range });
+        series[mine].published.extend(mark);
     }
     let mut svgs = Vec::new();
     for (placed, mut series) in plots {
@@ -261,14 +276,15 @@ mod tests {
         let rows = rows();
         let all = by_experiment(&rows);
         assert_eq!(all.iter().map(|(id, its)| (*id, its.len())).collect::<Vec<_>>(), [("F1", 10), ("F8", 2)]);
-        let svgs = metric_plots("latency, us", &all[0].1);
+        let svgs = metric_plots("latency, us", &all[0].1, &[]);
         // One thread has three sizes; two threads one, which is no axis.
         assert_eq!(svgs.len(), 2);
         assert!(
-            svgs[0].contains("latency, us: READ … B, 1 threads") && svgs[0].matches("<circle").count() == 6
+            svgs[0].contains("latency, us: READ … B, 1 threads")
+                && svgs[0].matches("</title></path>").count() == 6
         );
         assert!(svgs[1].matches("<rect").count() == 4 && svgs[1].contains("RNIC ① · both"));
-        assert_eq!(plots(&all[1].1).len(), 1);
+        assert_eq!(plots(&all[1].1, &[]).len(), 1);
     }
 
     #[test]

@@ -140,7 +140,7 @@ fn reproduce(jobs: &[Job<'_>], options: &Options) -> Result<(), Failure> {
             text +=
                 &format!("{}\n\n  {count} rows, held against nothing: --json, --report\n\n", system.title);
             let setups = evaluation::by_experiment(&rows);
-            sections.extend(setups.into_iter().map(|(id, its)| setup(system, id, &its)));
+            sections.extend(setups.into_iter().map(|(id, its)| setup(system, id, &its, &[])));
             continue;
         }
         let compared = compare(&results, &rows);
@@ -155,8 +155,9 @@ fn reproduce(jobs: &[Job<'_>], options: &Options) -> Result<(), Failure> {
         blocks.push(Block::Table(table));
         blocks.extend(remarks.into_iter().map(Block::Text));
         sections.push(Section { title: system.title.into(), blocks });
-        sections
-            .extend(evaluation::by_experiment(&rows).into_iter().map(|(id, its)| setup(system, id, &its)));
+        sections.extend(
+            evaluation::by_experiment(&rows).into_iter().map(|(id, its)| setup(system, id, &its, &compared)),
+        );
     }
     let digest = digest(&ran);
     text += &format!(
@@ -253,10 +254,10 @@ fn verdict(predictions: &Summary, calibration: &Summary) -> String {
     )
 }
 
-/// An experiment's part of the page: its plots, and its rows for who asks.
-fn setup(system: &System, id: &str, rows: &[&Row]) -> Section {
+/// An experiment's part of the page: its plots with what was published beside, and its rows for who asks.
+fn setup(system: &System, id: &str, rows: &[&Row], compared: &[Compared<'_>]) -> Section {
     let title = system.experiments.iter().find(|of| of.id == id).map_or("", |of| of.title);
-    let mut blocks = evaluation::plots(rows);
+    let mut blocks = evaluation::plots(rows, compared);
     blocks.push(Block::Folded(format!("{} rows", rows.len()), all_rows(rows)));
     Section { title: format!("{id}: {title}"), blocks }
 }

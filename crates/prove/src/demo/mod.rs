@@ -46,6 +46,7 @@ use conduct::{Conductor, Event, Operator, SAMPLE};
 use fabric::monitor::Monitor;
 use node::NodeArgs;
 use path::Paths;
+use serve::process::parse::duration_of;
 use serve::process::{interrupt, progress};
 use show::Outcome;
 use std::fmt;
@@ -90,9 +91,9 @@ enum Part {
 
 #[derive(Args, Debug)]
 struct Whole {
-    /// About how long clients work, in seconds
-    #[arg(long, value_name = "S", default_value_t = 20, value_parser = clap::value_parser!(u64).range(4..=3600))]
-    seconds: u64,
+    /// About how long clients work (10s, 1m)
+    #[arg(short, long, alias = "seconds", value_name = "TIME", default_value = "20s", value_parser = duration_of(4..=3600))]
+    duration: Duration,
 
     /// Requests of each kind in a second
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=100_000))]
@@ -207,7 +208,7 @@ impl Whole {
         let mut paths = Paths::default();
         let shown: Vec<(Kind, Mutex<Tally>)> = self.kinds().map(|kind| (kind, Mutex::default())).collect();
         let over = AtomicBool::new(false);
-        let (begun, span) = (now(), Nanos::from_secs(self.seconds));
+        let (begun, span) = (now(), Nanos::from(self.duration));
         let write = |paths: &Paths, events: &[Event]| {
             let so_far = Outcome::of(tallies(&shown), paths, events.to_vec(), begun);
             // The last one is written with what may go wrong; those before it are a help.

@@ -38,6 +38,7 @@ use bench::report::{self, Undelivered};
 use clap::{Args, Subcommand, ValueEnum};
 use client::ClientArgs;
 use ledger::Promise;
+use serve::process::parse::duration_of;
 use serve::process::{interrupt, progress};
 use server::Limits;
 use std::fmt;
@@ -56,13 +57,9 @@ pub struct Soak {
     #[command(subcommand)]
     role: Option<Role>,
 
-    /// How long, in minutes, for each mode
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=100_000))]
-    minutes: u64,
-
-    /// How long, in seconds, for each mode
-    #[arg(long, value_name = "N", conflicts_with = "minutes", value_parser = clap::value_parser!(u64).range(1..=6_000_000))]
-    seconds: Option<u64>,
+    /// How long, for each mode (30s, 10m)
+    #[arg(short, long, alias = "seconds", value_name = "TIME", default_value = "5m", value_parser = duration_of(1..=6_000_000))]
+    duration: Duration,
 
     /// Memory limit of the server (512m, 2g); below about 400m the 12 MiB that program and buffers take are more than 3 %
     #[arg(short, long, value_name = "SIZE", default_value = "512m")]
@@ -196,7 +193,7 @@ impl Soak {
 
     fn plan(&self, promise: Promise) -> Plan {
         let limits = Limits { promise, memory: self.memory, buffers: self.buffers, threads: self.threads };
-        let time = Duration::from_secs(self.seconds.unwrap_or(self.minutes * 60));
+        let time = self.duration;
         Plan { limits, clients: self.clients as usize, time, seed: self.seed }
     }
 

@@ -10,6 +10,9 @@
 //! | `GET /readyz` | 200 while clients are served; 503, and why not: it starts, it drains |
 //! | `PUT /stop` | has the process answer what has come, and end; with the token. Of a process whose shell this is ([`crate::shell`]) |
 //! | `GET /trace`, `/trace.otlp` | spans of sampled requests, where some service leaves them: for Perfetto, for OpenTelemetry |
+//! | `GET /live` | all of this in a browser, as it changes |
+//! | `GET /cluster` | how the members of its cluster are, as `millrace cluster status --json` says it |
+//! | `GET /history` | the last hour of the metrics, as JSON: a number every ten seconds |
 //!
 //! What a server has besides is [`Routes::with`].
 //!
@@ -24,6 +27,7 @@
 //! | `collector` | the thread that waits for answers |
 //! | `shown` | what a process shows, at the port and to whoever else takes it |
 //! | `traces` | spans, of all services or of one |
+//! | `live`, `history` | the page in a browser; what metrics were in the last hour |
 //!
 //! **Who may ask.** Whoever reaches the port may read. What changes something wants `Authorization: Bearer TOKEN`, where TOKEN stands in a
 //! file that only the server's user can read: the one that `MILLRACE_ADMIN_TOKEN` names, or [`token_file`]. Web pages may neither read nor
@@ -34,7 +38,9 @@ pub mod ask;
 mod collector;
 mod guard;
 pub mod health;
+mod history;
 mod index;
+mod live;
 mod registers;
 mod shown;
 #[cfg(test)]
@@ -63,6 +69,7 @@ use health::{Pulse, STALL_TIMEOUT, stalled};
 use index::{Index, Moment, wants_html};
 use registers::Refused;
 pub(crate) use shown::Shown;
+use live::Cluster;
 use shown::{Asked, Owner};
 use std::fs;
 use std::io;
@@ -74,8 +81,11 @@ use std::time::{Duration, Instant};
 const LIMITS: Limits =
     Limits { connections: 64, head_timeout: Duration::from_secs(10), drain: Duration::ZERO, reserved: 8 };
 /// What every port answers: path, and what that is.
-const COMMON: [(&str, &str); 7] = [
+const COMMON: [(&str, &str); 10] = [
     ("GET /", "this list; for browsers with who this is"),
+    ("GET /live", "the live page, for a browser"),
+    ("GET /history", "the last hour of the metrics, as JSON"),
+    ("GET /cluster", "how the members of its cluster are, as JSON; 404 if no file says who they are"),
     ("GET /metrics", "metrics, as Prometheus text or OpenMetrics"),
     ("GET /registers", "all registers, as JSON"),
     ("GET /registers/NAME", "one register"),
@@ -95,6 +105,7 @@ pub struct Routes {
     more: Router,
     /// Path, type, and what gives the text.
     texts: Vec<(String, &'static str, Text)>,
+    cluster: Option<Cluster>,
     listed: Vec<(String, &'static str)>,
     entries: Vec<Entry>,
 }
@@ -178,11 +189,22 @@ impl Routes {
         self
     }
 
+    /// It is a member of a cluster: how all of them are, which is asked of them while it waits.
+    #[must_use]
+    pub fn cluster(
+        mut self,
+        ask: impl Fn() -> Result<serde_json::Value, String> + Send + Sync + 'static,
+    ) -> Routes {
+        self.cluster = Some(Arc::new(ask));
+        self
+    }
+
     /// What a service shows besides, of several: its name is before its registers' and its loops' names, a label of its metrics, and its own
     /// requests are below /services/NAME. Without a name nothing is changed.
     #[must_use]
     pub fn service(mut self, name: Option<&str>, own: Routes) -> Routes {
-        let Routes { shown, more, texts, listed, entries } = own;
+        let Routes { shown, more, texts, cluster, listed, entries } = own;
+        self.cluster = self.cluster.or(cluster);
         let Shown { lists, collect, ready, alive, pulses, tracer } = shown;
         self.entries.extend(entries);
         let owner: Owner = name.map(Arc::from);
@@ -242,10 +264,11 @@ impl Routes {
         let common = COMMON.map(|(request, what)| (request.to_owned(), what));
         let requests = common.into_iter().chain(std::mem::take(&mut self.listed)).collect();
         let index = Arc::new(Index { services: std::mem::take(&mut self.entries), requests });
-        let Routes { shown, mut more, texts, .. } = self;
+        let Routes { shown, mut more, texts, cluster, .. } = self;
         let shown = Arc::new(shown);
-        let state =
-            Asked { shown: Arc::clone(&shown), begun: Instant::now(), collector: Collector::start()? };
+        let (sample, live) = live::routes(&shown, cluster);
+        let collector = Collector::start(history::INTERVAL, sample)?;
+        let state = Asked { shown: Arc::clone(&shown), begun: Instant::now(), collector };
         for (path, kind, text) in texts {
             let asked = state.clone();
             let answer = async move || {
@@ -262,7 +285,7 @@ impl Routes {
             .route("/healthz", get(healthz))
             .route("/readyz", get(readyz))
             .layer(DefaultBodyLimit::max(4096));
-        Ok((routes.with_state(state).merge(more), shown))
+        Ok((routes.with_state(state).merge(live).merge(more), shown))
     }
 }
 

@@ -5,6 +5,7 @@ use super::node::Node;
 use super::registers::Registers;
 use super::replica::Keys;
 use crate::admin::Routes;
+use crate::cluster;
 use crate::engine_cores::EngineCore;
 use crate::process::table::{Table, Wrong};
 use crate::process::{Stop, say};
@@ -92,7 +93,13 @@ impl Service for Serving {
         let mut node = self.keys.open(&self.listen, Arc::clone(&self.registers))?;
         self.found = node.addresses();
         node.traced_by(&self.tracer);
-        let routes = if is_shown { node.routes().traces(&self.tracer) } else { Routes::default() };
+        let mut routes = Routes::default();
+        if is_shown {
+            routes = node.routes().traces(&self.tracer);
+            if let Some(file) = &self.keys.cluster {
+                routes = routes.service(None, cluster::live::routes(file.clone()));
+            }
+        }
         self.node = Some(node);
         Ok(routes)
     }

@@ -26,6 +26,7 @@ mod ask;
 mod change;
 pub mod file;
 mod homes;
+pub mod live;
 pub mod members;
 mod moves;
 mod order;

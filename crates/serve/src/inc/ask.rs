@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 #[derive(clap::Args, Debug)]
 pub struct Way {
     /// The file that the nodes have, too; or http://HOST:PORT[,…]: admin ports of the rack's controllers
-    #[arg(long, visible_alias = "cluster", value_name = "FILE")]
+    #[arg(long, visible_alias = "cluster", value_name = "FILE", env = "MILLRACE_TOPOLOGY")]
     topology: PathBuf,
 
     /// The box to ask; the first, unless said

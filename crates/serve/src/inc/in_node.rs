@@ -14,6 +14,7 @@ use super::{IncError, TopologyError, book, life, machine, metrics, node};
 use crate::admin::Routes;
 use crate::admin::ask::{Asker, ask_all, questions};
 use crate::admin::health::{Beat, Pulse};
+use crate::cluster;
 use crate::engine_cores::EngineCore;
 use crate::process::table::{Table, Wrong};
 use crate::process::{Stop, say};
@@ -141,7 +142,7 @@ impl Nodes {
             true => Err("silent for a lease, since it may have run before".to_owned()),
             false => ask_all(&homes).iter().find_map(Seen::silent).map_or(Ok(()), |why| Err(why.to_owned())),
         };
-        let mut routes = Routes::default();
+        let mut routes = cluster::live::routes(self.file.clone());
         if self.nodes.iter().any(|node| matches!(node, NodeId::Controller(_))) {
             let (topology, orders) = (Arc::clone(&self.topology), self.orders.clone());
             let order =

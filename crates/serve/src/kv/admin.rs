@@ -7,6 +7,7 @@ use super::metrics;
 use super::shared::Shared;
 use crate::admin::health::Pulse;
 use crate::admin::{JSON, Routes, Tuned};
+use crate::cluster;
 use crate::inc;
 use crate::kv::registers::{Id, Registers};
 use std::sync::Arc;
@@ -32,7 +33,9 @@ pub fn routes(shared: &Arc<Shared>, loops: impl IntoIterator<Item = Pulse>) -> R
         let ready = move || {
             asked.post.as_ref().and_then(|post| post.silent()).map_or(Ok(()), |why| Err(why.to_owned()))
         };
-        routes = routes.registers(Arc::new(inc::registers::Shared(home.topology.registers()))).ready(ready);
+        let registers = Arc::new(inc::registers::Shared(home.topology.registers()));
+        routes =
+            routes.service(None, cluster::live::routes(home.file.clone())).registers(registers).ready(ready);
     }
     if shared.chain.is_some() {
         let asked = Arc::clone(shared);

@@ -3,6 +3,7 @@
 use base::registers::{Register, Registers, SetError};
 use std::fmt;
 use std::net::{AddrParseError, SocketAddr};
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 /// A text that is no address, and why.
@@ -45,6 +46,18 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     };
     let seconds = number * unit;
     if seconds < 1e7 { Ok(Duration::from_secs_f64(seconds)) } else { Err(wrong()) }
+}
+
+/// The same, of so many seconds at least and at most.
+pub fn duration_of(seconds: RangeInclusive<u64>) -> impl Fn(&str) -> Result<Duration, String> + Clone {
+    move |text| {
+        let time = duration(text)?;
+        let (least, most) = (Duration::from_secs(*seconds.start()), Duration::from_secs(*seconds.end()));
+        if (least..=most).contains(&time) {
+            return Ok(time);
+        }
+        Err(format!("{text:?} is not within {} s and {} s", seconds.start(), seconds.end()))
+    }
 }
 
 /// Why registers could not be set from a command line.

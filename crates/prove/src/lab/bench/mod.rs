@@ -70,7 +70,7 @@ use std::time::Duration;
 /// Needs root, iproute2 and two cores: the client has the first, servers and boxes the second. Modes that cannot run here are left out with a note.
 #[derive(clap::Args, Clone, Debug)]
 #[command(
-    after_help = "Examples:\n  millrace lab bench --quick\n  millrace lab bench --plot bench.html\n  millrace lab bench --uncacheable --modes no-box,box,xdp --json > uncacheable.json"
+    after_help = "Examples:\n  millrace lab bench --quick\n  millrace lab bench --report bench.html\n  millrace lab bench --uncacheable --modes no-box,box,xdp --json > uncacheable.json"
 )]
 pub struct Bench {
     /// What to compare
@@ -140,8 +140,8 @@ pub struct Bench {
     #[arg(long, help_heading = "Output")]
     json: bool,
     /// Write an HTML page with plots
-    #[arg(long, value_name = "FILE", help_heading = "Output")]
-    plot: Option<PathBuf>,
+    #[arg(long, alias = "plot", value_name = "FILE", help_heading = "Output")]
+    report: Option<PathBuf>,
 }
 
 /// What came out.
@@ -178,7 +178,7 @@ impl Bench {
         let stop = interrupt::flag().map_err(LabError::io("catching Ctrl-C"))?;
         let outcome = self.measure(stop)?;
         let page = || show::page(&outcome);
-        report::deliver(&outcome, self.json, || page().text(), page, self.plot.as_deref())
+        report::deliver(&outcome, self.json, || page().text(), page, self.report.as_deref())
             .map_err(LoadError::from)?;
         outcome.verdict()
     }

@@ -9,8 +9,8 @@ use std::time::Duration;
 #[derive(clap::Args, Clone, Debug)]
 pub struct Load {
     /// For how long
-    #[arg(long, value_name = "S", default_value = "5", value_parser = duration)]
-    pub seconds: Duration,
+    #[arg(short, long, alias = "seconds", value_name = "TIME", default_value = "5s", value_parser = duration)]
+    pub duration: Duration,
 
     /// But not more operations than this: all are recorded and judged
     #[arg(long, value_name = "N", default_value_t = 300_000)]
@@ -49,7 +49,7 @@ impl Load {
     /// As options, without the rate.
     pub fn arguments(&self) -> Vec<String> {
         let all = [
-            ("--seconds", format!("{}us", self.seconds.as_micros())),
+            ("--duration", format!("{}us", self.duration.as_micros())),
             ("--operations", self.operations.to_string()),
             ("--keys", self.keys.to_string()),
             ("--skew", self.skew.to_string()),

@@ -179,7 +179,7 @@ impl Run {
 
     /// Who is to die, and for how long to run.
     fn kills(&self, roles: &[Role], tor: BoxId, lease: Nanos) -> (Vec<Kill>, Nanos) {
-        let seconds = Nanos::from(self.load.seconds);
+        let seconds = Nanos::from(self.load.duration);
         if !self.kill_all_roles {
             return (self.kill.clone(), seconds);
         }

@@ -42,7 +42,7 @@ use theory::Load;
 ///
 ///   millrace lab sweep --sizes 512,4096 --skews 0.99 --seeds 1
 ///
-///   millrace lab sweep --plot sweep.html
+///   millrace lab sweep --report sweep.html
 ///
 ///   millrace lab sweep --levels 2 --tors 2 --sizes 1024,4096 --skews 0.9,0.99
 ///
@@ -87,8 +87,8 @@ pub struct Sweep {
     seeds: u64,
 
     /// Write a figure, measured points and theory's lines: .svg, or .html with the table
-    #[arg(long, value_name = "FILE", value_parser = plot_file)]
-    plot: Option<PathBuf>,
+    #[arg(long, alias = "plot", value_name = "FILE", value_parser = plot_file)]
+    report: Option<PathBuf>,
 
     /// Print one JSON object instead of tables
     #[arg(long)]
@@ -140,7 +140,7 @@ impl Sweep {
     /// A setting is wrong, or a file or standard output cannot be written.
     pub fn run(&self) -> Result<(), IncError> {
         let rows = self.measure()?;
-        if let Some(path) = &self.plot {
+        if let Some(path) = &self.report {
             let text =
                 show::figure(self, &rows, path.extension().is_some_and(|extension| extension == "html"));
             std::fs::write(path, text).map_err(|cause| IncError::Write(path.clone(), cause))?;

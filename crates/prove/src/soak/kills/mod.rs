@@ -209,7 +209,7 @@ impl Kills {
     /// In-network clients, each behind one of the boxes.
     fn users(&self, members: &Members) -> Result<Vec<User>, String> {
         let load = Load {
-            seconds: Duration::MAX,
+            duration: Duration::MAX,
             operations: u64::MAX,
             rate: None,
             keys: self.keys,

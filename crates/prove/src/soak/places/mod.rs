@@ -29,9 +29,9 @@ use std::time::{Duration, Instant};
 /// Exit status 1 if anything was wrong.
 #[derive(Args, Clone, Debug)]
 pub struct Places {
-    /// How long
-    #[arg(long, value_name = "N", default_value_t = 60)]
-    seconds: u64,
+    /// How long (10s, 1m)
+    #[arg(short, long, alias = "seconds", value_name = "TIME", default_value = "60s", value_parser = duration)]
+    duration: Duration,
 
     /// Time between two moves
     #[arg(long, value_parser = duration, value_name = "TIME", default_value = "10ms")]
@@ -153,7 +153,7 @@ impl Places {
     /// Moves all of them again and again; how often.
     fn conduct(&self, subjects: &[Box<dyn Subject>], interrupted: &AtomicBool) -> Result<u64, String> {
         let bar = progress::bar(self.json);
-        let (began, length, mut moves) = (Instant::now(), Duration::from_secs(self.seconds), 0);
+        let (began, length, mut moves) = (Instant::now(), self.duration, 0);
         while began.elapsed() < length && !interrupted.load(Ordering::Relaxed) {
             thread::sleep(self.every);
             for subject in subjects {
@@ -243,7 +243,12 @@ mod tests {
 
     #[test]
     fn nothing_is_wrong_while_everything_moves() {
-        let places = Places { seconds: 1, every: Duration::from_millis(5), clients: 2, json: true };
+        let places = Places {
+            duration: Duration::from_secs(1),
+            every: Duration::from_millis(5),
+            clients: 2,
+            json: true,
+        };
         places.run().expect("nothing is lost");
     }
 }

@@ -39,9 +39,9 @@ use std::time::{Duration, Instant};
 /// Exit status 1 if a call was lost, ran twice, ended twice, or was answered with something else.
 #[derive(Args, Clone, Debug)]
 pub struct Soak {
-    /// How long
-    #[arg(long, value_name = "N", default_value_t = 60)]
-    seconds: u64,
+    /// How long (10s, 1m)
+    #[arg(short, long, alias = "seconds", value_name = "TIME", default_value = "60s", value_parser = duration)]
+    duration: Duration,
     /// Time between two changes
     #[arg(long, value_parser = duration, value_name = "TIME", default_value = "10ms")]
     every: Duration,
@@ -168,7 +168,7 @@ impl Soak {
         let bar = progress::bar(self.json);
         let mut random = Prng::for_entity(seed, 0, 0);
         let (began, mut changes) = (Instant::now(), 0);
-        let length = Duration::from_secs(self.seconds);
+        let length = self.duration;
         while began.elapsed() < length && !interrupted.load(Ordering::Relaxed) {
             std::thread::sleep(self.every);
             let name = change::any(registers, &mut random);

@@ -76,6 +76,7 @@ pub fn whose(HomeId(number): HomeId, layout: &Layout) -> Whose {
 
 /// The place of a home, taken.
 pub struct Seat {
+    file: PathBuf,
     topology: Topology,
     id: HomeId,
     socket: UdpSocket,
@@ -86,6 +87,8 @@ pub struct Seat {
 
 /// What edge 0 and operators have of a home.
 pub struct AtHome {
+    /// Of the cluster.
+    pub file: PathBuf,
     /// Whose home it is.
     pub topology: Topology,
     /// For edge 0.
@@ -136,7 +139,15 @@ impl Seat {
         let incarnation = incarnation(&state, life).map_err(|error| StartError::Home(error.to_string()))?;
         let usual = || "tcp:127.0.0.1:0".parse().expect("it is an address");
         let txn_listen = args.txn_listen.clone().unwrap_or_else(usual);
-        Ok(Some(Seat { topology, id, socket, keys, life: (incarnation, life), txn_listen }))
+        Ok(Some(Seat {
+            file: file.clone(),
+            topology,
+            id,
+            socket,
+            keys,
+            life: (incarnation, life),
+            txn_listen,
+        }))
     }
 
     /// Where the topology says that its memcached clients reach it.
@@ -190,6 +201,7 @@ impl Seat {
         let silence = if self.life.1 == Life::Again { self.topology.config().lease } else { Nanos::ZERO };
         let serves_from = Instant::now() + Duration::from_nanos(silence.0);
         Ok(AtHome {
+            file: self.file,
             topology: self.topology,
             wire: Mutex::new(Some(wire)),
             door: Mutex::new(door),

@@ -1,0 +1,132 @@
+// Looks at a live page in a headless Chromium, as a person, a screen reader and a keyboard would.
+//
+//   node drive.mjs MODULES CHROMIUM URL TOKEN FOLDER
+//
+// MODULES has puppeteer-core and axe-core. Says `kill` on a line when a box is to be killed, and waits for a line; then what it found, as JSON. Pictures go
+// to FOLDER.
+import { createRequire } from "node:module";
+import { createInterface } from "node:readline";
+import { mkdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import assert from "node:assert/strict";
+
+const [modules, chromium, url, token, folder] = process.argv.slice(2);
+const require = createRequire(join(modules, "here.js"));
+const puppeteer = require("puppeteer-core");
+const axe = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
+const lines = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
+mkdirSync(folder, { recursive: true });
+
+const browser = await puppeteer.launch({ executablePath: chromium, args: ["--no-sandbox", "--disable-gpu"], headless: true });
+const page = await browser.newPage();
+const complaints = [];
+page.on("console", (message) => message.type() === "error" && complaints.push(message.text()));
+page.on("pageerror", (error) => complaints.push(String(error)));
+page.on("request", (request) => {
+  if (!request.url().startsWith(url) && !request.url().startsWith("data:")) complaints.push(`it asks ${request.url()}`);
+});
+
+const said = {};
+const until = (what, ...words) => page.waitForFunction(what, { timeout: 60000, polling: 50 }, ...words);
+const metric = async (name) => {
+  const text = await (await fetch(`${url}/metrics`)).text();
+  return Number(text.split("\n").find((line) => line.startsWith(`${name} `))?.split(" ")[1]);
+};
+
+await page.setViewport({ width: 1440, height: 1000 });
+await page.goto(`${url}/live`);
+
+// The path and the members are there, and figures are those of /metrics.
+await until(() => document.querySelectorAll(".hop").length >= 5 && document.querySelectorAll("[data-member]").length === 4);
+await until(() => document.querySelectorAll("#tuned tbody tr").length > 20);
+said.hops = await page.$$eval(".hop h4", (all) => all.map((one) => one.textContent));
+const items = await metric("millrace_kv_items");
+assert.ok(items > 0);
+await until((items) => document.querySelector('[data-sample="millrace_kv_items"] td')?.textContent === String(items), items);
+await until((items) => [...document.querySelectorAll(".hop")].some((hop) => hop.querySelector("h4").textContent === "store" && hop.textContent.includes(`items${items}`)), items);
+await until(() => [...document.querySelectorAll(".hop.busy b")].length >= 3);
+await until(() => document.querySelector("#state").textContent === "ready");
+
+// Without the token nothing can be set; with it a register that is moved here moves there, and back.
+const row = (name) => `xpath///tr[th/code[.="${name}"]]`;
+const box = async () => (await page.$(row("net.idle_timeout"))).$('input[type="text"]');
+assert.ok(await (await box()).evaluate((input) => input.disabled));
+await page.type("#filter", "net.idle_timeout");
+await until(() => [...document.querySelectorAll("#tuned details[open] tbody tr")].filter((row) => !row.hidden).length === 1);
+await page.type("#token", token);
+await page.click("#token-form button");
+await until(() => [...document.querySelectorAll("#tuned tr")].some((row) => row.textContent.startsWith("net.idle_timeout") && !row.querySelector("input").disabled));
+const input = await box();
+await input.evaluate((input) => input.focus());
+await page.keyboard.down("Control");
+await page.keyboard.press("a");
+await page.keyboard.up("Control");
+await page.keyboard.type("777");
+await page.keyboard.press("Enter");
+await until(() => document.querySelector("#undo code")?.textContent === "net.idle_timeout");
+const there = async () => (await (await fetch(`${url}/registers/net.idle_timeout`)).json()).value;
+assert.equal(await there(), "777");
+await page.click("#undo button");
+await until(() => !document.querySelector("#undo code"));
+assert.equal(await there(), "0");
+// What is no value is refused, and said.
+await (await box()).evaluate((input) => {
+  input.value = "soon";
+  input.dispatchEvent(new Event("change"));
+});
+await until(() => document.querySelector("#problem").textContent.includes("soon"));
+assert.equal(await there(), "0");
+
+// Filters.
+const look = (words) => page.$eval("#filter", (input, words) => {
+  input.value = words;
+  input.dispatchEvent(new Event("input"));
+}, words);
+await look("idle");
+said.found = await page.$$eval("#tuned tbody tr", (all) => all.filter((row) => !row.hidden).length);
+assert.ok(said.found >= 1 && said.found < 20, `${said.found} registers speak of idle`);
+await look("");
+assert.equal(await page.$$eval("#tuned details[open]", (all) => all.length), 0);
+
+// The curves of the last hour.
+await until(() => document.querySelectorAll("#charts figure").length >= 3);
+said.curves = await page.$$eval("#charts svg", (all) => all.map((one) => one.getAttribute("aria-label")));
+
+// Pictures, and what axe says of each: nothing may be wrong.
+for (const [width, scheme] of [[1440, "light"], [1440, "dark"], [400, "light"], [400, "dark"]]) {
+  await page.setViewport({ width, height: 1000 });
+  await page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: scheme }]);
+  await new Promise((done) => setTimeout(done, 1200));
+  await page.screenshot({ path: join(folder, `live-${width}-${scheme}.png`), fullPage: false });
+  await page.screenshot({ path: join(folder, `live-${width}-${scheme}-whole.png`), fullPage: true });
+  await page.setBypassCSP(true);
+  await page.evaluate(axe);
+  const result = await page.evaluate(() => window.axe.run());
+  const broken = result.violations.map((one) => `${one.id}: ${one.nodes.map((node) => node.target).slice(0, 3).join(", ")}`);
+  assert.deepEqual(broken, [], `${width} px, ${scheme}`);
+  said.axe = result.passes.length;
+  const overflow = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+  assert.equal(overflow, 0, `${width} px, ${scheme}: the page is wider than the screen`);
+}
+
+// Everything can be reached by keys, and what has the focus is visible.
+await page.setViewport({ width: 1440, height: 1000 });
+await page.goto(`${url}/live`);
+await until(() => document.querySelectorAll("[data-member]").length === 4);
+await page.keyboard.press("Tab");
+assert.equal(await page.evaluate(() => document.activeElement.textContent), "Go to the path");
+
+// A box is killed: its row turns red.
+console.log("kill");
+await lines.next();
+const begun = Date.now();
+await until(() => document.querySelector('tr.failed[data-member="box:1"]'));
+said.red_ms = Date.now() - begun;
+await until(() => document.querySelector("#news").textContent.includes("box:1 is silent"));
+await until(() => [...document.querySelectorAll(".hop.failed h4")].some((hop) => hop.textContent === "boxes"));
+await page.screenshot({ path: join(folder, "live-killed.png"), fullPage: false });
+
+assert.deepEqual(complaints.filter((text) => !text.includes("400 (Bad Request)")), []);
+console.log(JSON.stringify(said));
+await browser.close();
+process.exit(0);
