@@ -54,7 +54,7 @@ use base::key::{Key, KeyError};
 use base::trace::Tracer;
 use collector::Collector;
 use guard::{Guard, TOKEN_VARIABLE, guarded, new_token};
-use health::{Pulse, STALL_TIMEOUT, stalled};
+use health::{Check, Checks, Pulse, Readiness, STALL_TIMEOUT, stalled};
 use registers::{Lists, Refused};
 use std::fmt::Write as _;
 use std::fs;
@@ -78,7 +78,6 @@ const COMMON: [(&str, &str); 7] = [
 ];
 
 type Collect = Box<dyn Fn(&mut Page) + Send + Sync>;
-type Check = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
 type Text = Arc<dyn Fn() -> String + Send + Sync>;
 /// Of which service something is, where a process has services with names.
 type Owner = Option<Arc<str>>;
@@ -90,9 +89,7 @@ pub const JSON: &str = "application/json";
 pub struct Routes {
     lists: Lists,
     collect: Vec<(Owner, Collect)>,
-    ready: Vec<Check>,
-    alive: Vec<Check>,
-    pulses: Vec<Pulse>,
+    checks: Checks,
     more: Router,
     /// Path, type, and what gives the text.
     texts: Vec<(String, &'static str, Text)>,
@@ -119,27 +116,35 @@ impl Routes {
     /// Clients are served if this says so, too; else it says why not. It may wait as well.
     #[must_use]
     pub fn ready(mut self, check: impl Fn() -> Result<(), String> + Send + Sync + 'static) -> Routes {
-        self.ready.push(Box::new(check));
+        self.checks.ready.push((None, Arc::new(check)));
         self
     }
 
     /// The server may serve again without being started anew if this says so, too; else it says why not. It may not wait.
     #[must_use]
     pub fn alive(mut self, check: impl Fn() -> Result<(), String> + Send + Sync + 'static) -> Routes {
-        self.alive.push(Box::new(check));
+        self.checks.alive.push((None, Arc::new(check)));
         self
     }
 
     /// Loops whose turns show that the server lives.
     #[must_use]
     pub fn loops(mut self, pulses: impl IntoIterator<Item = Pulse>) -> Routes {
-        self.pulses.extend(pulses);
+        self.checks.pulses.extend(pulses);
         self
     }
 
     /// The loops that `/healthz` looks at.
     pub fn pulses(&self) -> Vec<Pulse> {
-        self.pulses.clone()
+        self.checks.pulses.clone()
+    }
+
+    /// What `/healthz` and `/readyz` go by as far as it is here now, for the service of this name.
+    ///
+    /// # Errors
+    /// The system gives no thread.
+    pub fn readiness(&self, owner: Option<&str>) -> io::Result<Readiness> {
+        Readiness::of(self.checks.clone(), owner)
     }
 
     /// Another request, `GET /path` or `PUT /path`, with what it answers.
@@ -177,24 +182,24 @@ impl Routes {
     /// requests are below /services/NAME. Without a name nothing is changed.
     #[must_use]
     pub fn service(mut self, name: Option<&str>, own: Routes) -> Routes {
-        let Routes { lists, collect, ready, alive, pulses, more, texts, tracer, listed } = own;
+        let Routes { lists, collect, checks, more, texts, tracer, listed } = own;
         let owner: Owner = name.map(Arc::from);
         let below = name.map_or(String::new(), |name| format!("/services/{name}"));
         let named =
             |what: String| owner.as_ref().map_or_else(|| what.clone(), |owner| format!("{owner}: {what}"));
         self.lists.0.extend(lists.0.into_iter().map(|(_, list)| (owner.clone(), list)));
         self.collect.extend(collect.into_iter().map(|(_, collect)| (owner.clone(), collect)));
-        self.pulses.extend(pulses.into_iter().map(|pulse| pulse.renamed(named)));
-        let named_check = |check: Check| {
-            let owner = owner.clone();
-            let named = move |why: String| match &owner {
+        self.checks.pulses.extend(checks.pulses.into_iter().map(|pulse| pulse.renamed(named)));
+        let named_check = |(_, check): (Owner, Check)| {
+            let (of, owner) = (owner.clone(), owner.clone());
+            let named = move |why: String| match &of {
                 Some(owner) => format!("{owner}: {why}"),
                 None => why,
             };
-            Box::new(move || check().map_err(&named)) as Check
+            (owner, Arc::new(move || check().map_err(&named)) as Check)
         };
-        self.ready.extend(ready.into_iter().map(named_check));
-        self.alive.extend(alive.into_iter().map(named_check));
+        self.checks.ready.extend(checks.ready.into_iter().map(named_check));
+        self.checks.alive.extend(checks.alive.into_iter().map(named_check));
         if let Some(tracer) = tracer {
             if name.is_some() {
                 self = self.with_traces(&below, &tracer, true);
@@ -231,8 +236,8 @@ impl Routes {
         for (request, what) in COMMON.into_iter().chain(listed) {
             let _ = writeln!(list, "{request:24} {what}");
         }
-        let Routes { lists, collect, ready, alive, pulses, mut more, texts, tracer, .. } = self;
-        let shown = Shown { lists, collect, ready, alive, pulses, tracer };
+        let Routes { lists, collect, checks, mut more, texts, tracer, .. } = self;
+        let shown = Shown { lists, collect, checks, tracer };
         let state = Asked { shown: Arc::new(shown), collector: Collector::start()? };
         for (path, kind, text) in texts {
             let asked = state.clone();
@@ -314,9 +319,7 @@ impl Drop for Admin {
 struct Shown {
     lists: Lists,
     collect: Vec<(Owner, Collect)>,
-    ready: Vec<Check>,
-    alive: Vec<Check>,
-    pulses: Vec<Pulse>,
+    checks: Checks,
     tracer: Option<Tracer>,
 }
 
@@ -377,9 +380,9 @@ async fn set_register(
 }
 
 async fn healthz(State(asked): State<Asked>) -> Response {
-    let stalled = stalled(&asked.shown.pulses, STALL_TIMEOUT).await;
+    let stalled = stalled(&asked.shown.checks.pulses, STALL_TIMEOUT).await;
     if stalled.is_empty() {
-        return match asked.shown.alive.iter().try_for_each(|check| check()) {
+        return match asked.shown.checks.alive() {
             Ok(()) => "ok\n".into_response(),
             Err(why) => {
                 let body = serde_json::json!({ "status": "ended", "why": why });
@@ -392,7 +395,7 @@ async fn healthz(State(asked): State<Asked>) -> Response {
 }
 
 async fn readyz(State(asked): State<Asked>) -> Result<Response, Response> {
-    let ready = asked.of(|shown| shown.ready.iter().try_for_each(|check| check())).await?;
+    let ready = asked.of(|shown| shown.checks.ready()).await?;
     Ok(match ready {
         Ok(()) => "ready\n".into_response(),
         Err(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")).into_response(),
