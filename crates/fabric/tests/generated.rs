@@ -56,6 +56,8 @@ fn the_stubs_of_the_program_are_what_the_generator_writes() {
     committed("../client/proto", "txn", txn, "../client/proto/txn.proto");
     let rec = config("../serve/proto");
     committed("../serve/proto", "recommend", rec, "../serve/proto/recommend.proto");
+    let rec = config("../serve/proto");
+    committed("../serve/proto", "inference", rec, "../serve/proto/inference.proto");
     let grpc = ["reflection/v1/reflection", "reflection/v1alpha/reflection", "health/v1/health"]
         .map(|file| format!("../serve/proto/grpc/{file}.proto"));
     committed_of_several(
