@@ -6,10 +6,18 @@
 
 use codec::decode::Decoder;
 use codec::memory::Arena;
-use codec::schema::Schema;
+use codec::schema::{Catalog, Schema};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|set: &[u8]| {
+    if let Ok(catalog) = Catalog::of(&[set, set]) {
+        let services: Vec<&str> = catalog.services().collect();
+        for service in services {
+            let file = catalog.file_of_symbol(service).expect("where it is declared");
+            let files = catalog.with_imports(file);
+            assert!(files[0] == file && files.iter().all(|&file| catalog.bytes(file).len() <= set.len()));
+        }
+    }
     let Ok(schema) = Schema::from_descriptor_set(set) else { return };
     let table = schema.table();
     assert_eq!(table.classes() as usize, schema.messages().len());

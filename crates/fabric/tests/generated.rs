@@ -8,12 +8,21 @@ use std::path::Path;
 
 /// The committed files in `folder` are those that `config` makes of `files`.
 fn committed(folder: &str, name: &str, config: Config, file: &str) {
+    committed_of_several(folder, name, config, &[file]);
+}
+
+/// The same, made of several files together.
+fn committed_of_several(folder: &str, name: &str, config: Config, files: &[&str]) {
     let home = Path::new(env!("CARGO_MANIFEST_DIR"));
     let committed = home.join(folder);
     let bless = std::env::var_os("MILLRACE_BLESS").is_some();
     let fresh = if bless { committed.clone() } else { Path::new(env!("CARGO_TARGET_TMPDIR")).join(folder) };
     fs::create_dir_all(&fresh).expect("a folder");
-    config.out_dir(&fresh).name(name).compile(&[home.join(file)]).expect("the files are right");
+    config
+        .out_dir(&fresh)
+        .name(name)
+        .compile(&files.iter().map(|file| home.join(file)).collect::<Vec<_>>())
+        .expect("the files are right");
     for file in [format!("{name}.rs"), format!("{name}.desc")] {
         let same = fs::read(committed.join(&file)).ok() == fs::read(fresh.join(&file)).ok();
         assert!(same, "{folder}/{file} is not what the generator writes: run with MILLRACE_BLESS=1");
@@ -47,6 +56,16 @@ fn the_stubs_of_the_program_are_what_the_generator_writes() {
     committed("../client/proto", "txn", txn, "../client/proto/txn.proto");
     let rec = config("../serve/proto");
     committed("../serve/proto", "recommend", rec, "../serve/proto/recommend.proto");
+    let rec = config("../serve/proto");
+    committed("../serve/proto", "inference", rec, "../serve/proto/inference.proto");
+    let grpc = ["reflection/v1/reflection", "reflection/v1alpha/reflection", "health/v1/health"]
+        .map(|file| format!("../serve/proto/grpc/{file}.proto"));
+    committed_of_several(
+        "../serve/proto",
+        "grpc",
+        config("../serve/proto"),
+        &grpc.each_ref().map(|file| &**file),
+    );
     let shop = config("../prove/proto");
     committed("../prove/proto", "shop", shop, "../prove/proto/shop.proto");
 }

@@ -50,6 +50,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         source: Box::new(move || shape.model()),
         listen: vec!["tcp:127.0.0.1:0".parse()?],
         http: Some("127.0.0.1:0".parse::<std::net::SocketAddr>()?.into()),
+        grpc: None,
         cores: None,
         registers: Arc::new(Registers::default()),
     })?;

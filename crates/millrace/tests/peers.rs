@@ -1,8 +1,9 @@
 //! Other people's clients and their own tests, against a node, against one that is the home of boxes, against proxies before both kinds of home, against a
 //! node whose items lie in a chain of three replicas, which are killed meanwhile, and against one with both (`peers/over_chain.rs`).
 //!
-//! `MILLRACE_PYTHON` names a Python with pymemcache, meta-memcache, python-binary-memcached, pylibmc, pytest and grpcio-tools; what is not Python's lies in
-//! `target/peers` (`.ci/run` puts it there). What is not installed is skipped, visibly; `MILLRACE_REQUIRE_PEERS=1` makes a skip a failure.
+//! `MILLRACE_PYTHON` names a Python with pymemcache, meta-memcache, python-binary-memcached, pylibmc, pytest, grpcio-tools, grpcio-reflection,
+//! grpcio-health-checking and tritonclient; `MILLRACE_GO_BIN` a folder with grpcurl and grpc-health-probe; what else is not Python's lies in `target/peers`
+//! (`.ci/run` puts it there). What is not installed is skipped, visibly; `MILLRACE_REQUIRE_PEERS=1` makes a skip a failure.
 
 #[path = "peers/binary.rs"]
 mod binary;
@@ -14,6 +15,7 @@ mod proxied;
 mod racked;
 mod served;
 
+use base::tls::testing::{Authority, Made};
 use chained::{Up, until_all_serve};
 use proxied::Proxied;
 use serve::kv::durable::{Durability, DurableArgs};
@@ -259,19 +261,28 @@ fn a_meta_client_works_at_the_home_of_boxes_and_through_its_proxy() {
     ended_well(rack);
 }
 
-/// A child of the program whose first line of output tells where it is; it ends when dropped.
+/// A child of the program whose first lines of output tell where it is; it ends when dropped.
 struct Running {
     child: Child,
-    line: String,
+    lines: Vec<String>,
 }
 
 impl Running {
     fn start(arguments: &[&str]) -> Running {
+        Running::with_lines(arguments, 1)
+    }
+
+    /// One that says so much.
+    fn with_lines(arguments: &[&str], count: usize) -> Running {
         let mut command = Command::new(env!("CARGO_BIN_EXE_millrace"));
         let mut child = command.args(arguments).stdout(Stdio::piped()).spawn().expect("the program");
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("its first line");
-        Running { child, line }
+        let said = BufReader::new(child.stdout.take().expect("piped")).lines().take(count);
+        let lines = said.map(|line| line.expect("a line")).collect();
+        Running { child, lines }
+    }
+
+    fn line(&self) -> &str {
+        self.lines.first().expect("its first line")
     }
 }
 
@@ -283,22 +294,141 @@ impl Drop for Running {
     }
 }
 
-/// An unmodified gRPC client calls a fabric service: unary, streams, statuses, deadlines, cancellation, bad input.
-#[test]
-fn grpcio_calls_a_fabric_service_through_the_gateway() {
-    let Some(mut python) = python("grpc, grpc_tools") else { return };
-    let folder = std::env::temp_dir().join(format!("millrace-grpc-{}", std::process::id()));
+/// What the client needs.
+const GRPC: &str = "grpc, grpc_tools, grpc_reflection.v1alpha, grpc_health.v1";
+
+/// Has the gRPC client of the demonstration's service find all as it should be.
+fn grpcio_is_content_with(python: &mut Command, address: &str, authority: Option<&Path>) {
+    let folder = std::env::temp_dir().join(format!(
+        "millrace-grpc-{}-{}",
+        std::process::id(),
+        address.replace([':', '/'], "-")
+    ));
     std::fs::create_dir_all(&folder).expect("a folder");
-    let socket = format!("shm:{}", folder.join("demo.sock").display());
-    let _server = Running::start(&["rpc", "serve", "--listen", &socket]);
-    let gateway = Running::start(&["rpc", "gateway", "--listen", "127.0.0.1:0", &socket]);
-    let address = gateway.line.split_whitespace().nth(2).expect("gRPC on ADDRESS for …");
     let root = env!("CARGO_MANIFEST_DIR");
     write_options(&folder);
     python.arg(format!("{root}/tests/peers/grpc_client.py")).arg(address);
-    let text = succeeded(python.arg(format!("{root}/../serve/proto")).arg(&folder));
+    let text = succeeded(python.arg(format!("{root}/../serve/proto")).arg(&folder).args(authority));
     assert!(text.contains("everything as it should be"), "{text}");
     std::fs::remove_dir_all(&folder).expect("it is ours");
+}
+
+/// An unmodified gRPC client calls a fabric service: unary, streams, statuses, deadlines, cancellation, compression, bad input; reflection and health.
+#[test]
+fn grpcio_calls_a_fabric_service_through_the_gateway() {
+    let Some(mut python) = python(GRPC) else { return };
+    let socket = format!("shm:{}/millrace-grpc-{}.sock", std::env::temp_dir().display(), std::process::id());
+    let _server = Running::start(&["rpc", "serve", "--listen", &socket]);
+    let gateway = Running::start(&["rpc", "gateway", "--listen", "127.0.0.1:0", &socket]);
+    let address = gateway.line().split_whitespace().nth(2).expect("gRPC on ADDRESS for …");
+    grpcio_is_content_with(&mut python, address, None);
+}
+
+/// The same client, of the port where the fabric's own clients come.
+#[test]
+fn grpcio_calls_a_fabric_server_at_its_own_port() {
+    let Some(mut python) = python(GRPC) else { return };
+    let server = Running::start(&["rpc", "serve", "--listen", "tcp:127.0.0.1:0"]);
+    let address = server.line().trim().strip_prefix("tcp:").expect("where it is");
+    let call = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_millrace"));
+        let called = succeeded(command.args([
+            "rpc",
+            "call",
+            server.line().trim(),
+            "Echo/Say",
+            "-d",
+            "{\"text\": \"both\"}",
+        ]));
+        assert!(called.contains("both"), "{called}");
+    };
+    call();
+    grpcio_is_content_with(&mut python, address, None);
+    call();
+}
+
+/// The same over TLS: its connection is handed over after the handshake.
+#[test]
+fn grpcio_calls_a_fabric_server_at_its_own_port_over_tls() {
+    let Some(mut python) = python(GRPC) else { return };
+    let folder = std::env::temp_dir().join(format!("millrace-grpc-tls-{}", std::process::id()));
+    let authority = Authority::new(&folder, "ca");
+    let Made { cert, key } = authority.issue("server");
+    let [cert, key] = [&cert, &key].map(|file| file.to_str().expect("text"));
+    let listen = ["rpc", "serve", "--listen", "tls:127.0.0.1:0"];
+    let server = Running::start(&[&listen[..], &["--tls-cert", cert, "--tls-key", key]].concat());
+    let address = server.line().trim().strip_prefix("tls:").expect("where it is");
+    grpcio_is_content_with(&mut python, address, Some(&authority.file()));
+    std::fs::remove_dir_all(&folder).expect("it is ours");
+}
+
+/// A program of Go's modules that is on the path, or where `MILLRACE_GO_BIN` says.
+fn go_tool(name: &str) -> Option<Command> {
+    let folder = std::env::var_os("MILLRACE_GO_BIN");
+    let path = folder.map_or_else(|| Path::new(name).to_owned(), |folder| Path::new(&folder).join(name));
+    if Command::new(&path).arg("-version").output().is_ok() {
+        return Some(Command::new(path));
+    }
+    skip(&format!("{name} is not there; .ci/run installs it, MILLRACE_GO_BIN names its folder"));
+    None
+}
+
+/// What people and Kubernetes probe with, against a server that has never seen them: no .proto file, no flags of ours.
+#[test]
+fn grpcurl_and_a_probe_of_kubernetes_are_content() {
+    let (Some(mut grpcurl), Some(mut probe)) = (go_tool("grpcurl"), go_tool("grpc-health-probe")) else {
+        return;
+    };
+    let server = Running::start(&["rpc", "serve", "--listen", "tcp:127.0.0.1:0"]);
+    let address = server.line().trim().strip_prefix("tcp:").expect("where it is").to_owned();
+    let ask =
+        |arguments: &[&str]| succeeded(Command::new(grpcurl.get_program()).arg("-plaintext").args(arguments));
+    let list = ask(&[&address, "list"]);
+    for service in ["demo.Echo", "grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection"] {
+        assert!(list.lines().any(|line| line == service), "{list}");
+    }
+    let described = ask(&[&address, "describe", "demo.Echo"]);
+    assert!(described.contains("rpc Say ( .demo.SayRequest ) returns ( .demo.SayReply )"), "{described}");
+    let said = ask(&["-d", "{\"text\": \"hello\"}", &address, "demo.Echo/Say"]);
+    assert!(said.contains("\"text\": \"hello\""), "{said}");
+    let counted = ask(&["-d", "{\"to\": 3}", &address, "demo.Echo/Count"]);
+    assert_eq!(counted.matches("\"value\"").count(), 3, "{counted}");
+    let failed = grpcurl.args([
+        "-plaintext",
+        "-d",
+        "{\"code\": 5, \"message\": \"50% größe\"}",
+        &address,
+        "demo.Echo/Fail",
+    ]);
+    let failed = failed.output().expect("it was found before");
+    let said = String::from_utf8_lossy(&failed.stderr);
+    assert!(!failed.status.success() && said.contains("NotFound") && said.contains("50% größe"), "{said}");
+    for service in ["", "demo.Echo"] {
+        let text =
+            succeeded(Command::new(probe.get_program()).args(["-addr", &address, "-service", service]));
+        assert!(text.contains("SERVING"), "{text}");
+    }
+    let unknown =
+        probe.args(["-addr", &address, "-service", "demo.None"]).output().expect("it was found before");
+    assert!(!unknown.status.success());
+}
+
+/// Triton's clients, over gRPC at the fabric's own port and over HTTP.
+#[test]
+fn triton_clients_ask_a_model() {
+    let Some(mut python) = python("numpy, tritonclient.grpc, tritonclient.http, grpc_health.v1") else {
+        return;
+    };
+    let model =
+        ["--tables", "2", "--rows", "1000", "--dim", "8", "--dense", "3", "--bottom", "8", "--top", "8"];
+    let listen = ["rec", "serve", "--listen", "tcp:127.0.0.1:0", "--http", "127.0.0.1:0"];
+    let server = Running::with_lines(&[&listen[..], &model].concat(), 2);
+    let [fabric, http] = ["tcp:", "http://"].map(|scheme| {
+        server.lines.iter().find_map(|line| line.trim().strip_prefix(scheme)).expect("where it is")
+    });
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/peers/triton_client.py");
+    let text = succeeded(python.args([script, fabric, http]));
+    assert!(text.contains("the model answers as it should"), "{text}");
 }
 
 /// The file with our options, where stock protoc finds it.
@@ -313,18 +443,12 @@ fn write_options(folder: &Path) {
 /// The same client, of a node that serves gRPC beside other things.
 #[test]
 fn grpcio_calls_a_node() {
-    let Some(mut python) = python("grpc, grpc_tools") else { return };
-    let folder = std::env::temp_dir().join(format!("millrace-grpc-node-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).expect("a folder");
-    let file = folder.join("node.toml");
+    let Some(mut python) = python(GRPC) else { return };
+    let file = std::env::temp_dir().join(format!("millrace-grpc-node-{}.toml", std::process::id()));
     let text = "[services.demo]\nkind = \"rpc\"\n[[listen]]\nservice = \"demo\"\nprotocol = \"grpc\"\naddress = \"127.0.0.1:0\"\n";
     std::fs::write(&file, text).expect("a file");
     let node = Running::start(&["up", "--config", file.to_str().expect("text")]);
-    let address = node.line.trim().strip_prefix("demo: rpc at grpc://").expect("where it is");
-    let root = env!("CARGO_MANIFEST_DIR");
-    write_options(&folder);
-    python.arg(format!("{root}/tests/peers/grpc_client.py")).arg(address);
-    let text = succeeded(python.arg(format!("{root}/../serve/proto")).arg(&folder));
-    assert!(text.contains("everything as it should be"), "{text}");
-    std::fs::remove_dir_all(&folder).expect("it is ours");
+    let address = node.line().trim().strip_prefix("demo: rpc at grpc://").expect("where it is");
+    grpcio_is_content_with(&mut python, address, None);
+    std::fs::remove_file(&file).expect("it is ours");
 }

@@ -183,41 +183,55 @@ fn calls_and_questions_to_admin_ports_go_over_tls() {
     assert!(stderr(&plain).contains("this port speaks TLS: ask https://"), "{}", stderr(&plain));
 }
 
-#[test]
-fn the_gateway_speaks_http2_over_tls() {
-    let folder = Folder::new("gateway");
-    let gateway = ["rpc", "gateway", "--listen", "127.0.0.1:0", "memory:nobody"].map(str::to_owned);
-    let mut server = Serving::start(&[&gateway[..], &folder.certificate()].concat(), false);
-    let address = server.after("gRPC on ");
-    let address = address.split(' ').next().expect("an address").to_owned();
+/// A client with a handshake behind it, that names this protocol.
+fn shaken(folder: &Folder, address: &str, alpn: &[u8]) -> Result<(Session, TcpStream), String> {
     let files = ClientFiles { ca: Some(folder.authority.file()), ..ClientFiles::default() };
-    let tls = ClientTls::new(&files, &[b"h2"]).expect("a good file");
+    let tls = ClientTls::new(&files, &[alpn]).expect("a good file");
     let mut session = Session::client(&tls, "127.0.0.1").expect("an address");
-    let mut stream = TcpStream::connect(&address).expect("it listens");
+    let mut stream = TcpStream::connect(address).expect("it listens");
     stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
-    let mut heard = Vec::new();
-    let mut hear = |bytes: &[u8]| {
-        heard.extend_from_slice(bytes);
-        true
-    };
-    session.shake_hands(&mut stream, &mut hear).expect("a handshake");
+    session.shake_hands(&mut stream, |_| true).map_err(|error| error.to_string())?;
+    Ok((session, stream))
+}
+
+/// Whoever is there answers HTTP/2's first words with its own, and speaks nothing that it does not.
+fn http2_is_spoken_over_tls(folder: &Folder, address: &str) {
+    let (mut session, mut stream) = shaken(folder, address, b"h2").expect("a handshake");
     let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
     session.write(&[preface], |bytes| stream.write_all(bytes).map(|()| bytes.len())).expect("sent");
-    let mut count = 0;
-    while count < 9 {
+    let mut heard = Vec::new();
+    while heard.len() < 9 {
         let received = session.read(
             |room| stream.read(room),
             |bytes| {
-                count += bytes.len();
-                hear(bytes)
+                heard.extend_from_slice(bytes);
+                true
             },
         );
         assert!(!received.expect("its settings").is_end);
     }
     // A frame of settings.
     assert_eq!(heard[3], 4, "{heard:?}");
-    let elsewhere = ClientTls::new(&files, &[b"smtp"]).expect("a good file");
-    let mut session = Session::client(&elsewhere, "127.0.0.1").expect("an address");
-    let mut stream = TcpStream::connect(&address).expect("it listens");
-    session.shake_hands(&mut stream, |_| true).expect_err("it speaks nothing else");
+    assert!(shaken(folder, address, b"smtp").is_err(), "it speaks nothing else");
+}
+
+#[test]
+fn the_gateway_speaks_http2_over_tls() {
+    let folder = Folder::new("gateway");
+    let gateway = ["rpc", "gateway", "--listen", "127.0.0.1:0", "memory:nobody"].map(str::to_owned);
+    let mut server = Serving::start(&[&gateway[..], &folder.certificate()].concat(), false);
+    let address = server.after("gRPC on ");
+    http2_is_spoken_over_tls(&folder, address.split(' ').next().expect("an address"));
+}
+
+#[test]
+fn the_port_of_the_fabric_speaks_http2_over_tls_too() {
+    let folder = Folder::new("both");
+    let serve = ["rpc", "serve", "--listen", "tls:127.0.0.1:0"].map(str::to_owned);
+    let mut server = Serving::start(&[&serve[..], &folder.certificate()].concat(), false);
+    let address = server.after("tls:");
+    http2_is_spoken_over_tls(&folder, &address);
+    // Clients of the fabric come as before, and name no protocol.
+    let list = run(&["rpc", "list", &format!("tls:{address}"), "--tls-ca", &folder.ca()]);
+    assert!(list.status.success(), "{}", stderr(&list));
 }

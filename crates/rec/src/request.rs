@@ -18,7 +18,8 @@ mod tensors;
 mod tests;
 mod wrong;
 
-pub use body::Request;
+pub use body::{Data, MOST_INPUTS, Request, Tensor};
+pub use numbers::Numbers;
 pub use queries::{Builder, Queries};
 pub use served::{NoRow, Served};
 pub use tensors::queries;

@@ -15,7 +15,7 @@
 //! | [`process`] | what all commands do alike: stopping, logging, progress, parsing |
 //! | [`admin`], [`metrics`], [`http`] | operators' ports: metrics, registers, health |
 //! | `engine_cores` | the engine cores of a process, the services on them, host threads |
-//! | `descriptors`, `guard`, `reach`, [`complain!`] | descriptors kept for operators; panics; warnings; what commands say on standard error |
+//! | `descriptors`, `guard`, `gzip`, `reach`, [`complain!`] | descriptors kept for operators; panics; gzip; warnings; what commands say on standard error |
 //! | [`otlp`] | metrics and spans to an OpenTelemetry collector |
 //! | [`trace`] | `millrace trace`: what became of single requests |
 //! | [`key`], [`wire`] | `millrace key`, `millrace wire` |
@@ -30,6 +30,7 @@ pub mod complain;
 pub(crate) mod descriptors;
 pub mod engine_cores;
 pub(crate) mod guard;
+pub(crate) mod gzip;
 pub mod http;
 pub mod inc;
 pub mod key;

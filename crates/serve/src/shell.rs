@@ -15,6 +15,7 @@
 //! 4. When the port is gone nothing of a service is left: who had it stopped (`PUT /stop`) has seen it end.
 //! 5. Engine cores ([`crate::engine_cores`]) and host threads are there from before the first service is opened until after the last has ended.
 
+use crate::admin::health::Readiness;
 use crate::admin::{Admin, Entry, PortAt, Routes};
 use crate::engine_cores::{EngineCore, EngineCores, EnginePlan, EngineWishes};
 use crate::guard::AbortOnPanic;
@@ -83,6 +84,15 @@ pub trait Service: Send {
     /// # Errors
     /// Something cannot be had.
     fn open(&mut self, core: &Arc<EngineCore>, is_shown: bool) -> Result<Routes, Failure>;
+
+    /// It may say to clients whether the process serves; `health` gives what that goes by. Told between opening and starting.
+    ///
+    /// # Errors
+    /// What it needs for that cannot be had.
+    fn health(&mut self, health: &dyn Fn() -> io::Result<Readiness>) -> Result<(), Failure> {
+        let _ = health;
+        Ok(())
+    }
 
     /// Serves from now on, and says so. A thread of it that ends by itself tells `stop`.
     ///
@@ -248,24 +258,28 @@ impl Shell {
         }
         shell.watchdog = Watchdog::of(routes.pulses()).map_err(ShellError::Threads)?;
         let serves = Arc::new(AtomicBool::new(false));
+        let (serving, stop) = (Arc::clone(&serves), shell.stop.clone());
+        let mut routes = routes.ready(move || match serving.load(Ordering::Relaxed) {
+            _ if stop.is_set() => Err("draining".to_owned()),
+            false => Err("starting".to_owned()),
+            true => Ok(()),
+        });
+        for hosted in &mut shell.services {
+            let name = hosted.name.clone();
+            hosted.service.health(&|| routes.readiness(name.as_deref())).map_err(hosted.failed())?;
+        }
         if let Some(at) = admin {
-            let address = at.address;
-            let (serves, stop, told) = (Arc::clone(&serves), shell.stop.clone(), shell.stop.clone());
+            let (address, told) = (at.address, shell.stop.clone());
             let end = async move || {
                 log::info!("told to stop at the admin port");
                 told.stop();
                 "draining\n"
             };
-            let routes = routes.with(
+            routes = routes.with(
                 "PUT /stop",
                 "has the process answer what has come, and end; with the token",
                 put(end),
             );
-            let routes = routes.ready(move || match serves.load(Ordering::Relaxed) {
-                _ if stop.is_set() => Err("draining".to_owned()),
-                false => Err("starting".to_owned()),
-                true => Ok(()),
-            });
             let admin = Admin::start(at, routes).map_err(|cause| ShellError::Admin(address, cause))?;
             shell.exporter = Exporter::of_process(admin.shown()).map_err(ShellError::Threads)?;
             shell.admin = Some(admin);

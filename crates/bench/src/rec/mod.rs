@@ -189,6 +189,7 @@ impl Bench {
             source: self.model.source(),
             listen: vec!["tcp:127.0.0.1:0".parse().expect("an address")],
             http: Some(std::net::SocketAddr::from(([127, 0, 0, 1], 0)).into()),
+            grpc: None,
             cores: None,
             registers: Arc::new(registers),
         };

@@ -18,6 +18,8 @@ use crate::wire;
 pub(crate) struct File {
     pub name: String,
     pub package: String,
+    /// Names of the files that it imports.
+    pub imports: Vec<String>,
     pub edition: i32,
     pub features: FeatureSet,
     pub messages: Vec<Message>,
@@ -96,7 +98,13 @@ pub(crate) struct Method {
 }
 
 /// How many more elements there may be.
-struct Budget(usize);
+pub(super) struct Budget(usize);
+
+impl Default for Budget {
+    fn default() -> Budget {
+        Budget(MAX_ELEMENTS)
+    }
+}
 
 impl Budget {
     fn take(&mut self) -> Result<(), SchemaError> {
@@ -143,13 +151,20 @@ fn text(bytes: &[u8]) -> Result<String, SchemaError> {
 
 /// All files of a `FileDescriptorSet`.
 pub(crate) fn read_set(bytes: &[u8]) -> Result<Vec<File>, SchemaError> {
+    Ok(read_files(bytes, &mut Budget::default())?.into_iter().map(|(file, _)| file).collect())
+}
+
+/// The same, each beside the bytes that it was read from.
+pub(super) fn read_files<'a>(
+    bytes: &'a [u8],
+    budget: &mut Budget,
+) -> Result<Vec<(File, &'a [u8])>, SchemaError> {
     let mut files = vec![];
-    let mut budget = Budget(MAX_ELEMENTS);
     each(bytes, |number, value| {
         if let (1, Value::Bytes(bytes)) = (number, value) {
             let mut file = File::default();
-            file.read(bytes, &mut budget).map_err(|error| error.in_file(&file.name))?;
-            files.push(file);
+            file.read(bytes, budget).map_err(|error| error.in_file(&file.name))?;
+            files.push((file, bytes));
         }
         Ok(())
     })?;
@@ -165,6 +180,10 @@ impl File {
             match (number, value) {
                 (1, Value::Bytes(b)) => self.name = name(b)?,
                 (2, Value::Bytes(b)) => self.package = name(b)?,
+                (3, Value::Bytes(b)) => {
+                    budget.take()?;
+                    self.imports.push(name(b)?);
+                }
                 (4, Value::Bytes(b)) => self.messages.push(Message::read(b, 1, budget)?),
                 (5, Value::Bytes(b)) => self.enums.push(Enum::read(b, budget)?),
                 (6, Value::Bytes(b)) => self.services.push(Service::read(b, budget)?),

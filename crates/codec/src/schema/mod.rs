@@ -15,6 +15,7 @@
 //! Tests: proto2, proto3 and editions against expected models and random schemas against the table's rules
 //! (`schema/tests.rs`); against protoc's output with feature `compile` (`tests/protoc.rs`).
 
+mod catalog;
 mod default;
 mod descriptor;
 mod error;
@@ -30,6 +31,7 @@ mod types;
 
 use std::collections::HashMap;
 
+pub use catalog::Catalog;
 pub use default::DefaultValue;
 pub use error::{Position, Problem, SchemaError};
 pub use options::{
@@ -41,8 +43,8 @@ use crate::table::{Kind, Table};
 
 /// Bytes of a descriptor set.
 pub const MAX_SET: usize = 64 << 20;
-/// Files, messages, fields, extensions, reserved names, oneofs, enums, values, services and methods of a descriptor set, all
-/// together.
+/// Files, imports, messages, fields, extensions, reserved names, oneofs, enums, values, services and methods of a descriptor set,
+/// all together.
 pub const MAX_ELEMENTS: usize = 1 << 19;
 /// Messages of a schema, map entries included.
 pub const MAX_MESSAGES: usize = 1 << 16;

@@ -139,6 +139,11 @@ impl Deframer {
         Ok((came.len() - PREFIX >= len as usize).then_some(len as usize))
     }
 
+    /// What came and was not given out.
+    pub fn rest(&self) -> &[u8] {
+        &self.buffer[self.from..self.to]
+    }
+
     /// Whether a frame has begun for which bytes of [`BUFFERS`] are held.
     pub fn is_long(&self) -> bool {
         self.share.bytes() > 0 && self.is_within_frame()

@@ -28,6 +28,7 @@ use std::fmt;
 
 mod address;
 mod connect;
+mod foreign;
 pub mod framing;
 pub mod memory;
 mod mode;
@@ -39,6 +40,7 @@ mod unix_socket;
 
 pub use address::{Address, AddressError, Endpoint};
 pub use connect::{ConnectError, LinkOptions, Listener, connect, listen};
+pub use foreign::{ForeignStream, ForeignTls, HTTP2};
 pub use mode::Mode;
 pub use secure::TlsOptions;
 
@@ -106,6 +108,16 @@ pub trait Link: Send {
     /// Frames that are longer than this break the protocol from now on, and no more than one of them is buffered: for a peer that has not said
     /// who it is. Transports whose memory does not grow with what a peer announces need not care.
     fn set_max_frame(&mut self, _bytes: usize) {}
+
+    /// What came and is no frame of this protocol, of a stream that was lost by [`Lost::Violation`].
+    fn foreign_bytes(&self) -> &[u8] {
+        &[]
+    }
+
+    /// Gives the stream up to whoever speaks what it speaks, with what came of it; none where there is no stream, or it cannot be had.
+    fn into_foreign(self: Box<Self>) -> Option<ForeignStream> {
+        None
+    }
 
     /// The user whose process is at the other end, where the system says so: Unix sockets and shared memory.
     fn peer_user(&self) -> Option<u32> {

@@ -4,7 +4,7 @@
 
 use base::tls::{ClientTls, ServerTls, Session, SessionError};
 use base::units::Nanos;
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::AsFd;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use std::io;
@@ -99,7 +99,7 @@ impl Secure {
     }
 
     /// Fills `space`; 0 at the end.
-    pub(super) fn recv(&mut self, socket: &OwnedFd, space: &mut [u8]) -> Result<usize, Errno> {
+    pub(super) fn recv(&mut self, socket: &impl AsFd, space: &mut [u8]) -> Result<usize, Errno> {
         let mut filled = self.plain.len().min(space.len());
         space[..filled].copy_from_slice(&self.plain[..filled]);
         self.plain.drain(..filled);
@@ -114,7 +114,7 @@ impl Secure {
     }
 
     /// Reads once: into `space`, and what it has no room for is kept.
-    fn pump(&mut self, socket: &OwnedFd, space: &mut [u8]) -> Result<Pumped, Errno> {
+    fn pump(&mut self, socket: &impl AsFd, space: &mut [u8]) -> Result<Pumped, Errno> {
         let (more, mut count) = (&mut self.plain, 0);
         let received = self.session.read(
             |room| Ok(recv(socket, room, RecvFlags::DONTWAIT)?.1),
@@ -136,7 +136,7 @@ impl Secure {
     }
 
     /// Takes bytes to be sent; "try again" where it takes none.
-    pub(super) fn send(&mut self, socket: &OwnedFd, bytes: &[u8]) -> Result<usize, Errno> {
+    pub(super) fn send(&mut self, socket: &impl AsFd, bytes: &[u8]) -> Result<usize, Errno> {
         let taken = self.session.write(&[bytes], |bytes| send_some(socket, bytes));
         match taken.map_err(|error| errno(&error))? {
             0 => Err(Errno::AGAIN),
@@ -146,7 +146,7 @@ impl Secure {
 
     /// Sends what was taken, as far as the socket takes it. Whoever only sends takes a handshake further with it; what comes with its end is received
     /// later.
-    pub(super) fn flush(&mut self, socket: &OwnedFd) -> Result<(), Errno> {
+    pub(super) fn flush(&mut self, socket: &impl AsFd) -> Result<(), Errno> {
         if self.session.is_handshaking() {
             match self.pump(socket, &mut []) {
                 Ok(_) | Err(Errno::AGAIN) => {}
@@ -156,12 +156,12 @@ impl Secure {
         self.send_on(socket)
     }
 
-    fn send_on(&mut self, socket: &OwnedFd) -> Result<(), Errno> {
+    fn send_on(&mut self, socket: &impl AsFd) -> Result<(), Errno> {
         self.session.flush(|bytes| send_some(socket, bytes)).map(drop).map_err(|error| errno(&error))
     }
 
     /// Says that nothing more comes.
-    pub(super) fn close(&mut self, socket: &OwnedFd) {
+    pub(super) fn close(&mut self, socket: &impl AsFd) {
         self.session.close(|bytes| send_some(socket, bytes));
     }
 }

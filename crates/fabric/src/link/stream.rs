@@ -15,7 +15,7 @@ use super::connect::{ConnectError, LinkOptions, Listener};
 use super::framing::{self, BadLength, Deframer};
 use super::secure::Secure;
 use super::unix_socket::{self, UnixSocket};
-use super::{Address, Endpoint, Frames, Link, Lost, SendError, Transport};
+use super::{Address, Endpoint, ForeignStream, ForeignTls, Frames, Link, Lost, SendError, Transport};
 use crate::frame::{HEADER, MAX_FRAME};
 use base::tls::{ServerTls, TlsError};
 use base::units::Nanos;
@@ -256,6 +256,18 @@ impl Link for StreamLink {
             Some(lost) if taken == 0 => Err(lost),
             _ => Ok(taken),
         }
+    }
+
+    fn foreign_bytes(&self) -> &[u8] {
+        if self.input.is_ready() { self.input.rest() } else { &[] }
+    }
+
+    fn into_foreign(mut self: Box<Self>) -> Option<ForeignStream> {
+        let came = self.input.rest().to_vec();
+        // This link's own end of the socket goes with it; nothing is said by that.
+        let socket = self.socket.try_clone().ok()?;
+        let tls = self.secure.take().map(ForeignTls);
+        Some(ForeignStream { socket, came, tls })
     }
 
     fn peer_user(&self) -> Option<u32> {

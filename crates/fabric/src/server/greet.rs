@@ -1,7 +1,8 @@
 //! Links that were accepted and have not said Hello: the server's half of the handshake.
 //!
-//! What is refused is told why and closed. A Hello with a token makes the link the second one of that connection (see
-//! [`switch`](crate::connection::switch)); while the connection is still leaving its old link, the Hello waits.
+//! What is refused is told why and closed; a client that begins as one of HTTP/2 is handed over to whoever speaks that, if somebody does. A Hello with a
+//! token makes the link the second one of that connection (see [`switch`](crate::connection::switch)); while the connection is still leaving its old
+//! link, the Hello waits.
 //!
 //! Bounds: as many links as connections may still be made, each for [`Options::handshake_limit`](super::Options::handshake_limit) and with one
 //! frame of [`HELLO_MAX`] bytes.
@@ -15,7 +16,7 @@ use super::{Core, Options, Server};
 use crate::connection::handshake::{Hello, Token, VERSION, Welcome};
 use crate::connection::switch::{Links, Side};
 use crate::frame::{Frame, Header, Kind};
-use crate::link::{Address, Frames, Link, Lost};
+use crate::link::{Address, Frames, HTTP2, Link, Lost, Transport};
 use crate::status::{Code, Status};
 use base::closing::{self, Reason};
 use base::units::Nanos;
@@ -49,6 +50,8 @@ enum Verdict {
     Refuse(Status),
     Join(Token),
     Open(Hello),
+    /// It speaks HTTP/2.
+    HandOver,
 }
 
 impl Greeting {
@@ -104,6 +107,7 @@ impl Greeting {
             let mut frames = Frames::default();
             match self.link.recv(now, 1, &mut frames) {
                 Ok(_) => {}
+                Err(Lost::Violation) if core.http2.is_some() && self.is_http2() => return Verdict::HandOver,
                 Err(Lost::Violation) => return Verdict::Refuse(not_ours()),
                 Err(_) => return Verdict::Drop,
             }
@@ -121,6 +125,12 @@ impl Greeting {
             None => Verdict::Wait,
             Some(hello) => hello.join.map_or_else(|| Verdict::Open(hello.clone()), Verdict::Join),
         }
+    }
+
+    /// Whether its client has come over TCP and begun as one of HTTP/2.
+    fn is_http2(&self) -> bool {
+        matches!(self.link.transport(), Transport::Tcp | Transport::Tls)
+            && self.link.foreign_bytes().starts_with(HTTP2)
     }
 
     /// The link of a client that said Hello: it carries any frame that may be answered.
@@ -247,6 +257,13 @@ impl Server {
                 Verdict::Refuse(status) => {
                     self.core.refused += 1;
                     greeting.refuse(&status, now);
+                }
+                Verdict::HandOver => {
+                    if let (Some(hand_over), Some(foreign)) =
+                        (&mut self.core.http2, greeting.link.into_foreign())
+                    {
+                        hand_over(foreign);
+                    }
                 }
                 Verdict::Drop | Verdict::Wait => {}
             }

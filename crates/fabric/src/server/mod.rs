@@ -58,7 +58,7 @@ pub(crate) use returns::{Return, Returns};
 pub(crate) use router::failure;
 
 use crate::connection::switch::Side;
-use crate::link::{self, Address, Frames, Listener};
+use crate::link::{self, Address, ForeignStream, Frames, Listener};
 use crate::monitor::Watched;
 use crate::registers::{self, Registers, Watch, wait_policy};
 use crate::service::{self, Order, Service};
@@ -117,7 +117,12 @@ struct Core {
     refused: u64,
     /// Of connections that ended.
     ended: Counters,
+    /// Who takes clients that speak HTTP/2.
+    http2: Option<HandOver>,
 }
+
+/// Takes a stream of another protocol.
+type HandOver = Box<dyn FnMut(ForeignStream) + Send>;
 
 impl Core {
     /// Where a request of a method without streams goes.
@@ -191,6 +196,7 @@ impl Server {
             next_number: 1,
             refused: 0,
             ended: Counters::default(),
+            http2: None,
         };
         Ok(Server {
             core,
@@ -228,6 +234,14 @@ impl Server {
         self.calm.add_listener(self.listeners.len(), &*listener)?;
         self.listeners.push(listener);
         Ok(self)
+    }
+
+    /// Gives clients that begin as HTTP/2 has it (gRPC's) to `hand_over`, which does not wait. Without it they are refused. They come over TCP, with TLS
+    /// or without, and count no more among [`Options::max_connections`].
+    #[must_use]
+    pub fn http2(mut self, hand_over: impl FnMut(ForeignStream) + Send + 'static) -> Server {
+        self.core.http2 = Some(Box::new(hand_over));
+        self
     }
 
     /// Has an engine for methods without streams; register `place.handlers` sends them there. Services are added before.

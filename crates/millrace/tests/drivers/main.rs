@@ -14,6 +14,9 @@
 #[path = "../chained/mod.rs"]
 mod chained;
 mod chains;
+#[allow(dead_code)] // Others call more of it.
+#[path = "../one_node/grpc.rs"]
+mod grpc;
 mod inc;
 mod node;
 mod program;

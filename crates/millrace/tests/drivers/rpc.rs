@@ -1,5 +1,6 @@
 //! Calls over each transport of the fabric: every one has the outcome that it is to have.
 
+use crate::grpc::Grpc;
 use crate::program::Program;
 use crate::{PATIENCE, absorbed, for_seeds, found, rough};
 use base::prng::{Prng, mix64};
@@ -102,6 +103,35 @@ fn scenario(
     });
     again.map_err(|why| program.because(&why))?;
     program.end()
+}
+
+/// Clients of gRPC at the fabric's own port: their streams change hands with what came of them.
+fn grpc_scenario(seed: u64) -> Result<String, String> {
+    let program = Program::start(seed, |_| {
+        ["rpc", "serve", "--until-eof", "--listen", "tcp:127.0.0.1:0"].map(str::to_owned).into()
+    });
+    let address = program.word("tcp:");
+    let talk = |connections: u64| {
+        for connection in 0..connections {
+            let mut grpc = Grpc::connect(&address);
+            for call in 0..20 {
+                let text = format!("{connection}, {call}");
+                assert_eq!(grpc.say(&text), text);
+            }
+        }
+    };
+    // The gateway is connected by its first call.
+    talk(1);
+    program.until_as_before(&program.descriptors())?;
+    program.control.arm(absorbed(), Lie::No);
+    std::thread::scope(|scope| (0..2).for_each(|_| _ = scope.spawn(|| talk(5))));
+    program.control.disarm();
+    program.end()
+}
+
+#[test]
+fn clients_of_grpc_are_handed_over_through_what_a_kernel_may_do() {
+    for_seeds(4, grpc_scenario);
 }
 
 #[test]

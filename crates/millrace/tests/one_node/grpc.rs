@@ -48,8 +48,8 @@ impl Grpc {
         Grpc { runtime, sender, _connection: connection }
     }
 
-    fn start(&mut self, method: &str) -> Talk {
-        let request = Request::post(format!("http://node/demo.Echo/{method}"))
+    fn start(&mut self, path: &str) -> Talk {
+        let request = Request::post(format!("http://node/{path}"))
             .header("content-type", "application/grpc")
             .header("te", "trailers")
             .body(())
@@ -64,7 +64,7 @@ impl Grpc {
 
     /// Calls `Say`.
     pub fn say(&mut self, text: &str) -> String {
-        let mut talk = self.start("Say");
+        let mut talk = self.start("demo.Echo/Say");
         talk.requests.send_data(message(text), true).expect("sent");
         let said = self.next(&mut talk);
         assert_eq!(self.status(talk), "0");
@@ -73,7 +73,7 @@ impl Grpc {
 
     /// Begins a call of `Chat`.
     pub fn chat(&mut self) -> Talk {
-        self.start("Chat")
+        self.start("demo.Echo/Chat")
     }
 
     /// Says something, and hears the same.
@@ -88,7 +88,26 @@ impl Grpc {
         self.status(talk)
     }
 
+    /// Watches how a service stands, by gRPC's health checks.
+    pub fn watch(&mut self, service: &str) -> Talk {
+        let mut talk = self.start("grpc.health.v1.Health/Watch");
+        talk.requests.send_data(message(service), true).expect("sent");
+        talk
+    }
+
+    /// How it stands, as its number.
+    pub fn stands(&mut self, watch: &mut Talk) -> u8 {
+        let body = self.body(watch);
+        assert_eq!((body.len(), body[0]), (2, 0x08), "{body:?}");
+        body[1]
+    }
+
     fn next(&mut self, talk: &mut Talk) -> String {
+        String::from_utf8(self.body(talk)[2..].to_vec()).expect("text")
+    }
+
+    /// The bytes of the next message.
+    fn body(&mut self, talk: &mut Talk) -> Vec<u8> {
         self.runtime.block_on(async {
             if let Replies::Waited(reply) = &mut talk.replies {
                 let response = reply.take().expect("once").await.expect("a head");
@@ -104,11 +123,12 @@ impl Grpc {
                 replies.flow_control().release_capacity(more.len()).expect("it was received");
                 bytes.extend_from_slice(&more);
             }
-            String::from_utf8(bytes[7..].to_vec()).expect("text")
+            bytes.split_off(5)
         })
     }
 
-    fn status(&mut self, talk: Talk) -> String {
+    /// How the call ended.
+    pub fn status(&mut self, talk: Talk) -> String {
         let Replies::Come(mut replies) = talk.replies else { panic!("it has no reply") };
         self.runtime.block_on(async {
             assert!(replies.data().await.is_none(), "more than was asked for");

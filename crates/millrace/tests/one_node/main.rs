@@ -220,6 +220,41 @@ fn channel(node: &Node) -> Channel {
     Channel::connect(&address, &Options { timeout: PATIENCE, ..Options::default() }).expect("it listens")
 }
 
+/// No listener for gRPC, and no admin port that anybody asks.
+#[test]
+fn clients_of_grpc_come_to_ports_of_the_fabric_and_hear_that_it_drains() {
+    let folder = Folder::new("both");
+    let service = |name: &str, rest: &str| {
+        format!(
+            "[services.{name}]\n{rest}\n[[listen]]\nservice = \"{name}\"\naddress = \"tcp:127.0.0.1:0\"\n"
+        )
+    };
+    let rank = "kind = \"rec\"\ntables = 1\nrows = 10\ndim = 8\ndense = 1\nbottom = 8\ntop = 8";
+    let text = format!("[admin]\nlisten = 0\n{}{}", service("demo", "kind = \"rpc\""), service("rank", rank));
+    let mut node = Node::start(&folder.write("node.toml", &text));
+    let mut demo = Grpc::connect(&node.at("demo", "tcp:"));
+    assert_eq!(demo.say("here"), "here");
+    let mut rank = Grpc::connect(&node.at("rank", "tcp:"));
+    // 1: it serves, 2: it does not, 3: it is not known here.
+    let mut watches =
+        [("", 1), ("demo.Echo", 1), ("inference.GRPCInferenceService", 3)].map(|(service, stands)| {
+            let mut watch = demo.watch(service);
+            assert_eq!(demo.stands(&mut watch), stands, "{service}");
+            watch
+        });
+    let mut of_rank = rank.watch("inference.GRPCInferenceService");
+    assert_eq!(rank.stands(&mut of_rank), 1);
+    node.stop();
+    for watch in watches.iter_mut().take(2) {
+        assert_eq!(demo.stands(watch), 2);
+    }
+    assert_eq!(rank.stands(&mut of_rank), 2);
+    // UNAVAILABLE: ask another one.
+    assert_eq!(rank.status(of_rank), "14");
+    drop((demo, rank));
+    assert_eq!(node.process.wait().expect("it is ours").code(), Some(0));
+}
+
 #[test]
 fn services_of_every_kind_in_one_process_and_all_answered_at_its_end() {
     let folder = Folder::new("all");

@@ -29,6 +29,7 @@ const SERVICES: &[&[&str]] =
 /// What one service may import of another, and why.
 const NEIGHBOURS: &[(&str, &str)] = &[
     ("proxy", "inc"), // A proxy is a client of the cache.
+    ("rec", "rpc"),   // Clients of gRPC come to a model by the same gateway as to all services.
     ("kv", "inc"),    // A node may be the home of boxes.
     // Such a home serves the clients of its chain as replicas do.
     ("kv", "chain"),

@@ -42,7 +42,7 @@ pub struct Tensor<'b> {
 /// A tensor's data.
 #[derive(Debug)]
 pub enum Data<'b> {
-    /// From JSON.
+    /// From JSON, or as numbers of another form.
     Json(Numbers),
     /// Little endian.
     Binary(&'b [u8]),
@@ -131,22 +131,50 @@ impl<'b> Request<'b> {
 }
 
 impl<'b> Tensor<'b> {
-    /// With its data from the object, or from the beginning of `rest`, which is shortened by them.
-    fn take(input: Input, rest: &mut &'b [u8]) -> Result<Tensor<'b>, Wrong> {
-        let wrong = |what| Err(Wrong::of(&input.name, what));
-        let product = || {
-            let sizes = input.shape.iter().map(|&size| usize::try_from(size).ok());
-            sizes.into_iter().try_fold(1usize, |product, size| product.checked_mul(size?))
-        };
-        let count = match product() {
-            Some(count) if input.shape.len() <= MOST_DIMENSIONS => count,
+    /// Of a shape, with its data.
+    ///
+    /// # Errors
+    /// The data are not as many as the shape says.
+    pub fn new(name: String, datatype: String, shape: &[u64], data: Data<'b>) -> Result<Tensor<'b>, Wrong> {
+        let wrong = |what| Err(Wrong::of(&name, what));
+        let sizes = shape.iter().map(|&size| usize::try_from(size).ok());
+        let count = sizes.into_iter().try_fold(1usize, |product, size| product.checked_mul(size?));
+        let count = match count {
+            Some(count) if shape.len() <= MOST_DIMENSIONS => count,
             _ => {
                 return wrong(What::Data(format!(
                     "the shape {:?} is too large",
-                    &input.shape[..input.shape.len().min(8)]
+                    &shape[..shape.len().min(8)]
                 )));
             }
         };
+        match &data {
+            Data::Binary(bytes) => {
+                let width = match &datatype[..] {
+                    "BYTES" => None,
+                    "BOOL" | "INT8" | "UINT8" => Some(1),
+                    "INT16" | "UINT16" | "FP16" | "BF16" => Some(2),
+                    "INT32" | "UINT32" | "FP32" => Some(4),
+                    _ => Some(8),
+                };
+                let have = bytes.len();
+                if width.is_some_and(|width| count.checked_mul(width) != Some(have)) {
+                    return wrong(What::Data(format!("{have} bytes are no {datatype} of shape {shape:?}")));
+                }
+            }
+            Data::Json(numbers) if numbers.len() != count => {
+                let have = numbers.len();
+                return wrong(What::Data(format!("the shape says {count} elements, the data are {have}")));
+            }
+            Data::Json(_) => {}
+        }
+        let shape = shape.iter().map(|&size| size as usize).collect();
+        Ok(Tensor { name, datatype, shape, data })
+    }
+
+    /// With its data from the object, or from the beginning of `rest`, which is shortened by them.
+    fn take(input: Input, rest: &mut &'b [u8]) -> Result<Tensor<'b>, Wrong> {
+        let wrong = |what| Err(Wrong::of(&input.name, what));
         let data = match (input.parameters.and_then(|p| p.binary_data_size), input.data) {
             (Some(size), None) => {
                 let split = usize::try_from(size).ok().and_then(|size| rest.split_at_checked(size));
@@ -157,28 +185,12 @@ impl<'b> Tensor<'b> {
                     )));
                 };
                 *rest = behind;
-                let width = match &input.datatype[..] {
-                    "BYTES" => None,
-                    "BOOL" | "INT8" | "UINT8" => Some(1),
-                    "INT16" | "UINT16" | "FP16" | "BF16" => Some(2),
-                    "INT32" | "UINT32" | "FP32" => Some(4),
-                    _ => Some(8),
-                };
-                if width.is_some_and(|width| count.checked_mul(width) != Some(own.len())) {
-                    let (datatype, shape) = (&input.datatype, &input.shape);
-                    return wrong(What::Data(format!("{size} bytes are no {datatype} of shape {shape:?}")));
-                }
                 Data::Binary(own)
             }
-            (None, Some(numbers)) if numbers.len() == count => Data::Json(numbers),
-            (None, Some(numbers)) => {
-                let have = numbers.len();
-                return wrong(What::Data(format!("the shape says {count} elements, the data are {have}")));
-            }
+            (None, Some(numbers)) => Data::Json(numbers),
             (Some(_), Some(_)) => return wrong(What::Data("it has data in JSON and in binary".to_owned())),
             (None, None) => return wrong(What::Data("it has no data".to_owned())),
         };
-        let shape = input.shape.iter().map(|&size| size as usize).collect();
-        Ok(Tensor { name: input.name, datatype: input.datatype, shape, data })
+        Tensor::new(input.name, input.datatype, &input.shape, data)
     }
 }

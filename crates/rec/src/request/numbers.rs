@@ -26,6 +26,11 @@ impl Numbers {
             Numbers::Texts(all) => all.len(),
         }
     }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
 }
 
 impl<'de> Deserialize<'de> for Numbers {

@@ -189,7 +189,7 @@ impl Tensor<'_> {
         let wrong = |why: &str| Wrong::of(&self.name, What::Data(why.to_owned()));
         match &self.data {
             Data::Json(Numbers::Texts(all)) => Ok(all.iter().map(String::as_str).collect()),
-            Data::Json(numbers) if numbers.len() == 0 => Ok(Vec::new()),
+            Data::Json(numbers) if numbers.is_empty() => Ok(Vec::new()),
             Data::Json(_) => Err(wrong("expected texts")),
             Data::Binary(bytes) => {
                 let mut rest = *bytes;

@@ -8,7 +8,7 @@
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
@@ -19,36 +19,20 @@ const JOBS_MAX: usize = 64;
 const JOB_TIMEOUT: Duration = Duration::from_secs(10);
 
 type Job = Box<dyn FnOnce() + Send>;
+/// Is given the time since it was called before.
+pub(super) type Tick = Box<dyn Fn(Duration) + Send>;
 
 /// See the head of the file; the thread ends when this is dropped.
 #[derive(Clone)]
 pub(super) struct Collector(SyncSender<Job>);
 
 impl Collector {
-    /// `tick` is called at the start, and then in intervals, with the time since it was called before.
-    pub fn start(interval: Duration, tick: impl Fn(Duration) + Send + 'static) -> io::Result<Collector> {
+    /// With something that is to be done in intervals, from the start on.
+    pub fn start(every: Option<(Duration, Tick)>) -> io::Result<Collector> {
         let (give, jobs) = sync_channel::<Job>(JOBS_MAX);
-        let guarded = |job: &mut dyn FnMut()| {
-            // Printed, and answered with an error: the asker's end is dropped.
-            let _ = catch_unwind(AssertUnwindSafe(job));
-        };
-        std::thread::Builder::new().name("admin-collect".into()).spawn(move || {
-            let (mut last, mut next) = (Instant::now(), Instant::now());
-            loop {
-                if Instant::now() >= next {
-                    guarded(&mut || tick(last.elapsed()));
-                    last = Instant::now();
-                    next = last + interval;
-                }
-                match jobs.recv_timeout(next.saturating_duration_since(Instant::now())) {
-                    Ok(job) => {
-                        let mut job = Some(job);
-                        guarded(&mut || job.take().into_iter().for_each(|job| job()));
-                    }
-                    Err(RecvTimeoutError::Timeout) => {}
-                    Err(RecvTimeoutError::Disconnected) => return,
-                }
-            }
+        std::thread::Builder::new().name("admin-collect".into()).spawn(move || match every {
+            Some((interval, tick)) => attend(&jobs, interval, &tick),
+            None => jobs.into_iter().for_each(guarded),
         })?;
         Ok(Collector(give))
     }
@@ -64,5 +48,27 @@ impl Collector {
         };
         self.0.try_send(Box::new(job)).ok()?;
         timeout(JOB_TIMEOUT, told).await.ok()?.ok()
+    }
+}
+
+/// A panic is printed, and answered with an error: the asker's end is dropped.
+fn guarded(job: impl FnOnce()) {
+    let _ = catch_unwind(AssertUnwindSafe(job));
+}
+
+/// Does jobs until there can be no more, and between two of them what is to be done in intervals.
+fn attend(jobs: &Receiver<Job>, interval: Duration, tick: &Tick) {
+    let (mut last, mut next) = (Instant::now(), Instant::now());
+    loop {
+        if Instant::now() >= next {
+            guarded(|| tick(last.elapsed()));
+            last = Instant::now();
+            next = last + interval;
+        }
+        match jobs.recv_timeout(next.saturating_duration_since(Instant::now())) {
+            Ok(job) => guarded(job),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
     }
 }

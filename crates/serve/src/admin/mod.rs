@@ -65,11 +65,11 @@ use base::key::{Key, KeyError};
 use base::trace::Tracer;
 use collector::Collector;
 use guard::{Guard, TOKEN_VARIABLE, guarded, new_token};
-use health::{Pulse, STALL_TIMEOUT, stalled};
+use health::{Check, Pulse, Readiness, STALL_TIMEOUT, stalled};
 use index::{Index, Moment, wants_html};
+use live::Cluster;
 use registers::Refused;
 pub(crate) use shown::Shown;
-use live::Cluster;
 use shown::{Asked, Owner};
 use std::fs;
 use std::io;
@@ -135,27 +135,35 @@ impl Routes {
     /// Clients are served if this says so, too; else it says why not. It may wait as well.
     #[must_use]
     pub fn ready(mut self, check: impl Fn() -> Result<(), String> + Send + Sync + 'static) -> Routes {
-        self.shown.ready.push(Box::new(check));
+        self.shown.checks.ready.push((None, Arc::new(check)));
         self
     }
 
     /// The server may serve again without being started anew if this says so, too; else it says why not. It may not wait.
     #[must_use]
     pub fn alive(mut self, check: impl Fn() -> Result<(), String> + Send + Sync + 'static) -> Routes {
-        self.shown.alive.push(Box::new(check));
+        self.shown.checks.alive.push((None, Arc::new(check)));
         self
     }
 
     /// Loops whose turns show that the server lives.
     #[must_use]
     pub fn loops(mut self, pulses: impl IntoIterator<Item = Pulse>) -> Routes {
-        self.shown.pulses.extend(pulses);
+        self.shown.checks.pulses.extend(pulses);
         self
     }
 
     /// The loops that `/healthz` looks at.
     pub fn pulses(&self) -> Vec<Pulse> {
-        self.shown.pulses.clone()
+        self.shown.checks.pulses.clone()
+    }
+
+    /// What `/healthz` and `/readyz` go by as far as it is here now, for the service of this name.
+    ///
+    /// # Errors
+    /// The system gives no thread.
+    pub fn readiness(&self, owner: Option<&str>) -> io::Result<Readiness> {
+        Readiness::of(self.shown.checks.clone(), owner)
     }
 
     /// Another request, `GET /path` or `PUT /path`, with what it answers.
@@ -205,7 +213,7 @@ impl Routes {
     pub fn service(mut self, name: Option<&str>, own: Routes) -> Routes {
         let Routes { shown, more, texts, cluster, listed, entries } = own;
         self.cluster = self.cluster.or(cluster);
-        let Shown { lists, collect, ready, alive, pulses, tracer } = shown;
+        let Shown { lists, collect, checks, tracer } = shown;
         self.entries.extend(entries);
         let owner: Owner = name.map(Arc::from);
         let below = name.map_or(String::new(), |name| format!("/services/{name}"));
@@ -213,17 +221,17 @@ impl Routes {
             |what: String| owner.as_ref().map_or_else(|| what.clone(), |owner| format!("{owner}: {what}"));
         self.shown.lists.0.extend(lists.0.into_iter().map(|(_, list)| (owner.clone(), list)));
         self.shown.collect.extend(collect.into_iter().map(|(_, collect)| (owner.clone(), collect)));
-        self.shown.pulses.extend(pulses.into_iter().map(|pulse| pulse.renamed(named)));
-        let named_check = |check: shown::Check| {
-            let owner = owner.clone();
-            let named = move |why: String| match &owner {
+        self.shown.checks.pulses.extend(checks.pulses.into_iter().map(|pulse| pulse.renamed(named)));
+        let named_check = |(_, check): (Owner, Check)| {
+            let (of, owner) = (owner.clone(), owner.clone());
+            let named = move |why: String| match &of {
                 Some(owner) => format!("{owner}: {why}"),
                 None => why,
             };
-            Box::new(move || check().map_err(&named)) as shown::Check
+            (owner, Arc::new(move || check().map_err(&named)) as Check)
         };
-        self.shown.ready.extend(ready.into_iter().map(named_check));
-        self.shown.alive.extend(alive.into_iter().map(named_check));
+        self.shown.checks.ready.extend(checks.ready.into_iter().map(named_check));
+        self.shown.checks.alive.extend(checks.alive.into_iter().map(named_check));
         if let Some(tracer) = tracer {
             if name.is_some() {
                 self = self.with_traces(&below, &tracer, true);
@@ -267,7 +275,7 @@ impl Routes {
         let Routes { shown, mut more, texts, cluster, .. } = self;
         let shown = Arc::new(shown);
         let (sample, live) = live::routes(&shown, cluster);
-        let collector = Collector::start(history::INTERVAL, sample)?;
+        let collector = Collector::start(Some((history::INTERVAL, Box::new(sample))))?;
         let state = Asked { shown: Arc::clone(&shown), begun: Instant::now(), collector };
         for (path, kind, text) in texts {
             let asked = state.clone();
@@ -390,9 +398,9 @@ async fn set_register(
 }
 
 async fn healthz(State(asked): State<Asked>) -> Response {
-    let stalled = stalled(&asked.shown.pulses, STALL_TIMEOUT).await;
+    let stalled = stalled(&asked.shown.checks.pulses, STALL_TIMEOUT).await;
     if stalled.is_empty() {
-        return match asked.shown.alive.iter().try_for_each(|check| check()) {
+        return match asked.shown.checks.alive() {
             Ok(()) => "ok\n".into_response(),
             Err(why) => {
                 let body = serde_json::json!({ "status": "ended", "why": why });

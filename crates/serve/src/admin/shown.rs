@@ -1,7 +1,7 @@
 //! What a process shows of itself: registers, metrics, health, spans. Asked by the port's requests, and by the exporter ([`crate::otlp`]).
 
 use super::collector::Collector;
-use super::health::Pulse;
+use super::health::Checks;
 use super::registers::Lists;
 use crate::metrics::{self, Page};
 use crate::otlp;
@@ -12,7 +12,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 pub(super) type Collect = Box<dyn Fn(&mut Page) + Send + Sync>;
-pub(super) type Check = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
 /// Of which service something is, where a process has services with names.
 pub(super) type Owner = Option<Arc<str>>;
 
@@ -21,16 +20,14 @@ pub(super) type Owner = Option<Arc<str>>;
 pub(crate) struct Shown {
     pub(super) lists: Lists,
     pub(super) collect: Vec<(Owner, Collect)>,
-    pub(super) ready: Vec<Check>,
-    pub(super) alive: Vec<Check>,
-    pub(super) pulses: Vec<Pulse>,
+    pub(super) checks: Checks,
     pub(super) tracer: Option<Tracer>,
 }
 
 impl Shown {
     /// Whether clients are served, or why not.
     pub fn ready(&self) -> Result<(), String> {
-        self.ready.iter().try_for_each(|check| check())
+        self.checks.ready()
     }
 
     /// Where spans are, if some service leaves them.

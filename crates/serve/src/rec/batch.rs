@@ -167,7 +167,12 @@ impl Gathered {
         let mlp = spent.total().since(spent.reduce);
         let outputs = served.model().outputs();
         let mut rest = &scores[..];
+        // Before they are answered: who has an answer finds it counted.
         add(&counters.requests, batch.len() as u64);
+        add(&counters.batches, 1);
+        add(&counters.queries, len as u64);
+        add(&counters.reduce, spent.reduce.0);
+        add(&counters.mlp, mlp.0);
         for ready in batch.drain(..) {
             let (own, behind) = rest.split_at(ready.queries.len() * outputs);
             rest = behind;
@@ -176,15 +181,14 @@ impl Gathered {
             stages.wait = began.since(ready.at);
             (stages.reduce, stages.mlp) = (spent.reduce, mlp);
             stages.together = len as u32;
+            let before = stages.queue.0 + stages.parse.0 + stages.preprocess.0;
+            add(&counters.total, before + done.since(ready.at).0);
+            add(&counters.queued, stages.queue.0 + stages.wait.0);
             let scope = ready.reply.scope();
             part(scope, "batch wait", Place::Engine, ready.at, began);
             part(scope, "compute", Place::Engine, began, done);
             ready.reply.scores(&served, own, stages, tools);
         }
-        add(&counters.batches, 1);
-        add(&counters.queries, len as u64);
-        add(&counters.reduce, spent.reduce.0);
-        add(&counters.mlp, mlp.0);
         add(&counters.reply, clock.now().since(done).0);
     }
 }

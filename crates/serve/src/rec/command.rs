@@ -6,6 +6,7 @@ use super::metrics;
 use super::server::{Plan, ServeError, Server, Watched, wishes};
 use super::shelf::Shelf;
 use super::source::ModelArgs;
+use crate::admin::health::Readiness;
 use crate::admin::{Routes, Tuned, parse_address};
 use crate::engine_cores::{EngineCore, EngineWishes, OnCore};
 use crate::process::listen::{ListenArgs, port_at};
@@ -14,18 +15,22 @@ use crate::process::parse::assign;
 use crate::process::table::{Table, Wrong};
 use crate::process::{Stop, say};
 use crate::rec::registers::{Id, Registers};
+use crate::rpc::gateway::Gateway;
 use crate::shell::{Failure, Service, Shell, ShellError};
 use base::registers::Shown;
 use base::trace::Tracer;
 use clap::Args;
 use fabric::link::{Address, TlsOptions};
+use fabric::monitor::Monitor;
+use std::io;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// Serve a recommendation model.
 ///
-/// Over the fabric: service millrace.Recommend (`millrace rec bench`, `millrace rpc call ADDRESS Recommend/Infer`). Over HTTP: the Open Inference Protocol,
-/// version 2, with JSON or binary tensors. docs/rec.md describes both.
+/// Over the fabric: service millrace.Recommend (`millrace rec bench`, `millrace rpc call ADDRESS Recommend/Infer`). The Open Inference Protocol, version 2:
+/// over HTTP, with JSON or binary tensors, and over gRPC, at the fabric's addresses over TCP. docs/rec.md describes them.
 ///
 /// Each address is printed when it is ready (port 0 picks a free one). SIGHUP, or POST /v2/repository/models/NAME/load, loads the model anew beside the one
 /// that is served and then puts it in its place; if it does not load, the old one goes on. Ctrl-C and SIGTERM answer what is under way and end it.
@@ -137,17 +142,40 @@ pub struct Rec {
     listen: Vec<Address>,
     /// And whether TLS is spoken there.
     http: Option<(SocketAddr, bool)>,
+    /// For clients of gRPC.
+    gateway: Option<Gateway>,
     /// Which it will be on.
     core: Option<Arc<EngineCore>>,
     server: Option<Server>,
 }
+
+/// Numbers servers with a gateway, for their addresses.
+static NEXT: AtomicU64 = AtomicU64::new(1);
 
 impl Rec {
     fn new(keys: Keys, registers: Arc<Registers>) -> Rec {
         let watched = Watched::default();
         let counters = Arc::clone(&watched.counters);
         let operated = Arc::new(Operated { registers, counters, running: OnceLock::new() });
-        Rec { keys, operated, watched, listen: Vec::new(), http: None, core: None, server: None }
+        Rec {
+            keys,
+            operated,
+            watched,
+            listen: Vec::new(),
+            http: None,
+            gateway: None,
+            core: None,
+            server: None,
+        }
+    }
+
+    /// The gateway before its server.
+    fn gateway(&mut self) -> &mut Gateway {
+        self.gateway.get_or_insert_with(|| {
+            let inner = Address::Memory(format!("rec-gateway-{}", NEXT.fetch_add(1, Ordering::Relaxed)));
+            self.listen.push(inner.clone());
+            Gateway::before(inner, Monitor::default())
+        })
     }
 
     /// A server of this model, which listens nowhere yet.
@@ -176,12 +204,13 @@ impl Service for Rec {
     }
 
     fn protocols(&self) -> &'static [&'static str] {
-        &["fabric", "http"]
+        &["fabric", "http", "grpc"]
     }
 
     fn listen(&mut self, protocol: &str, address: &Address) -> Result<(), String> {
         match (protocol, address, self.http) {
             ("fabric", ..) => self.listen.push(address.clone()),
+            ("grpc", ..) => return self.gateway().listen(protocol, address),
             (_, Address::Tcp(endpoint) | Address::Tls(endpoint), None) => {
                 let resolved = endpoint.resolve().map_err(|why| format!("{address}: {why}"))?;
                 self.http = Some((resolved, matches!(address, Address::Tls(_))));
@@ -207,7 +236,10 @@ impl Service for Rec {
     }
 
     /// The addresses are taken when the model is loaded: until then clients are not to wait for it.
-    fn open(&mut self, core: &Arc<EngineCore>, _is_shown: bool) -> Result<Routes, Failure> {
+    fn open(&mut self, core: &Arc<EngineCore>, is_shown: bool) -> Result<Routes, Failure> {
+        if self.listen.iter().any(|address| matches!(address, Address::Tcp(_) | Address::Tls(_))) {
+            self.gateway();
+        }
         self.core = Some(Arc::clone(core));
         let (collected, checked) = (Arc::clone(&self.operated), Arc::clone(&self.operated));
         let ready = move || match checked.running.get() {
@@ -219,15 +251,24 @@ impl Service for Rec {
             metrics::collect(&collected.counters, running, page);
         };
         let routes = Routes::default().registers(Arc::clone(&self.operated)).traces(&self.watched.tracer);
-        Ok(routes.metrics(collect).ready(ready).loops([self.watched.beats.pulse()]))
+        let routes = routes.metrics(collect).ready(ready).loops([self.watched.beats.pulse()]);
+        Ok(match &mut self.gateway {
+            Some(gateway) => routes.service(None, gateway.routes(is_shown)),
+            None => routes,
+        })
     }
 
-    fn start(&mut self, _stop: &Stop) -> Result<(), Failure> {
+    fn health(&mut self, health: &dyn Fn() -> io::Result<Readiness>) -> Result<(), Failure> {
+        self.gateway.as_mut().map_or(Ok(()), |gateway| gateway.health(health))
+    }
+
+    fn start(&mut self, stop: &Stop) -> Result<(), Failure> {
         let http = self.http.map(|(address, has_tls)| port_at(address, has_tls)).transpose()?;
         let plan = Plan {
             source: self.keys.model.source(),
             listen: self.listen.clone(),
             http,
+            grpc: self.gateway.as_ref().map(Gateway::hand_over),
             cores: self.keys.cores(),
             registers: Arc::clone(&self.operated.registers),
         };
@@ -235,13 +276,15 @@ impl Service for Rec {
         let server = Server::start_on(plan, self.watched.clone(), core)?;
         let _ = self.operated.running.set((Arc::clone(server.shelf()), Arc::clone(server.on_core())));
         self.server = Some(server);
-        Ok(())
+        let Some(gateway) = &mut self.gateway else { return Ok(()) };
+        gateway.bind()?;
+        gateway.start(stop)
     }
 
     fn addresses(&self) -> Vec<String> {
         let Some(server) = &self.server else { return Vec::new() };
-        let http = server.url();
-        server.addresses().iter().map(Address::to_string).chain(http).collect()
+        let gateway = self.gateway.iter().flat_map(Gateway::addresses);
+        server.addresses().iter().map(Address::to_string).chain(server.url()).chain(gateway).collect()
     }
 
     fn death(&self) -> Option<Failure> {
@@ -259,9 +302,10 @@ impl Service for Rec {
     }
 
     fn finish(&mut self) -> Result<(), Failure> {
-        // Answers what is under way.
+        // The gateway first: the server answers what that has taken.
+        let ended = self.gateway.as_mut().map_or(Ok(()), Gateway::finish);
         self.server = None;
-        Ok(())
+        ended
     }
 }
 

@@ -43,6 +43,8 @@ macro_rules! counters {
 
 counters! {
     requests "requests" "Requests that were answered with scores";
+    total "total_ns" "Time from the socket to the answer, of requests that were answered with scores";
+    queued "queued_ns" "Of this, time spent waiting: to be read, for the engine, and for others to be computed with";
     taken "taken" "Requests that were read";
     queries "queries" "Queries of these";
     rows "rows" "Rows of tables that these read, memo rows among them";

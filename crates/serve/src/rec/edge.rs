@@ -4,11 +4,13 @@ use super::counters::{Counters, add};
 use super::held::{Held, Hold};
 use super::inference::{Asked, Inference, Work};
 use super::job::{Input, Job, Reply};
+use super::metrics;
 use super::preprocess::{Place, Preprocess};
 use super::refusal::Refusal;
 use super::shelf::Shelf;
 use super::traced::{Traced, Traces};
 use crate::engine_cores::OnCore;
+use crate::metrics::{Page, process};
 use crate::rec::registers::{Id, Registers};
 use base::Clock;
 use base::trace::Context;
@@ -100,6 +102,14 @@ impl Edge {
         port.ring();
         drop(port);
         self.on_core.announce();
+    }
+
+    /// The server's metrics, as Prometheus text. Waits for the engine.
+    pub fn metrics(&self) -> String {
+        let mut page = Page::default();
+        metrics::collect(&self.counters, Some((&self.shelf, &self.on_core)), &mut page);
+        process::collect(&mut page, self.preprocess.tracer.counts());
+        page.text()
     }
 
     #[cold]

@@ -2,6 +2,8 @@
 
 use super::counters::Stages;
 use super::held::Hold;
+use super::oip::messages::response;
+use super::oip::proto::inference::ModelInferResponse;
 use super::refusal::Refusal;
 use super::traced::Traced;
 use super::words::put_scores;
@@ -10,7 +12,7 @@ use base::Nanos;
 use base::trace::Scope;
 use bytes::Bytes;
 use codec::encode::Encoder;
-use codec::memory::Arena;
+use codec::memory::{Arena, OutOfMemory};
 use codec::typed::{Message, MessageView};
 use fabric::service::Responder;
 use fabric::status::{Code, Status};
@@ -35,6 +37,8 @@ pub struct Job {
 pub enum Input {
     /// An `InferRequest` of the fabric.
     Message(Box<[u8]>),
+    /// A `ModelInferRequest` of the Open Inference Protocol, over the fabric or gRPC.
+    Inference(Box<[u8]>),
     /// An HTTP request.
     Http {
         /// Its body.
@@ -52,7 +56,7 @@ impl Input {
     /// How much has come.
     pub fn bytes(&self) -> usize {
         match self {
-            Input::Message(body) => body.len(),
+            Input::Message(body) | Input::Inference(body) => body.len(),
             Input::Http { body, .. } => body.len(),
         }
     }
@@ -104,12 +108,25 @@ struct Awaited {
 /// Who waits.
 enum Caller {
     /// Over the fabric.
-    Message(Responder, Option<Box<Traced>>),
+    Message(Responder, Option<Box<Traced>>, ReplyForm),
     /// Over HTTP.
     Http {
         answer: Answer,
         /// To be given back.
         id: Option<String>,
+        is_binary: bool,
+    },
+}
+
+/// In which messages a caller over the fabric is answered.
+enum ReplyForm {
+    /// An `InferReply`.
+    Recommend,
+    /// A `ModelInferResponse`.
+    Inference {
+        /// To be given back.
+        id: Option<String>,
+        /// The scores are bytes.
         is_binary: bool,
     },
 }
@@ -121,11 +138,32 @@ pub struct Tools {
     encoder: Encoder,
 }
 
+impl Tools {
+    /// Encodes what `put` makes of an empty message; false: there is no memory for it.
+    fn encode<M: Message>(
+        &mut self,
+        put: impl FnOnce(&mut M::Mut<'_, '_>) -> Result<(), OutOfMemory>,
+    ) -> bool {
+        self.arena.reset();
+        let built = M::new(&self.arena).and_then(|mut reply| put(&mut reply).map(|()| reply));
+        built.is_ok_and(|reply| M::freeze(reply).encode(&mut self.encoder).is_ok())
+    }
+}
+
 impl Reply {
     /// To a caller over the fabric.
     pub fn message(responder: Responder, traced: Option<Traced>) -> Reply {
+        Reply::formed(responder, traced, ReplyForm::Recommend)
+    }
+
+    /// To a caller over the fabric who speaks the Open Inference Protocol.
+    pub fn inference(responder: Responder, traced: Option<Traced>) -> Reply {
+        Reply::formed(responder, traced, ReplyForm::Inference { id: None, is_binary: false })
+    }
+
+    fn formed(responder: Responder, traced: Option<Traced>, form: ReplyForm) -> Reply {
         let scope = traced.as_ref().map(|traced| traced.scope().clone());
-        Reply::of(Caller::Message(responder, traced.map(Box::new)), scope)
+        Reply::of(Caller::Message(responder, traced.map(Box::new), form), scope)
     }
 
     /// To a caller over HTTP, whose edge ends the span that `scope` is of.
@@ -146,9 +184,12 @@ impl Reply {
         self.0.scope.as_ref()
     }
 
-    /// Over HTTP: what is to be given back, and in which form.
+    /// In the Open Inference Protocol: what is to be given back, and in which form.
     pub fn set_form(&self, own: Option<String>, binary: bool) {
-        if let Some(Caller::Http { id, is_binary, .. }) = &mut *self.caller() {
+        if let Some(
+            Caller::Http { id, is_binary, .. } | Caller::Message(.., ReplyForm::Inference { id, is_binary }),
+        ) = &mut *self.caller()
+        {
             (*id, *is_binary) = (own, binary);
         }
     }
@@ -156,7 +197,7 @@ impl Reply {
     /// Whether nobody waits for it any more.
     pub fn is_given_up(&self) -> bool {
         match &*self.caller() {
-            Some(Caller::Message(responder, _)) => responder.is_cancelled(),
+            Some(Caller::Message(responder, ..)) => responder.is_cancelled(),
             Some(Caller::Http { answer, .. }) => answer.is_closed(),
             None => true,
         }
@@ -166,12 +207,18 @@ impl Reply {
     pub fn scores(self, served: &Arc<Served>, scores: &[f32], stages: Stages, tools: &mut Tools) {
         let Some(caller) = self.caller().take() else { return };
         match caller {
-            Caller::Message(responder, traced) => {
-                tools.arena.reset();
-                let built = InferReply::new(&tools.arena)
-                    .and_then(|mut reply| put_scores(served, scores, &stages, &mut reply).map(|()| reply));
-                let is_encoded =
-                    built.is_ok_and(|reply| InferReply::freeze(reply).encode(&mut tools.encoder).is_ok());
+            Caller::Message(responder, traced, form) => {
+                let is_encoded = match form {
+                    ReplyForm::Recommend => {
+                        tools.encode::<InferReply>(|reply| put_scores(served, scores, &stages, reply))
+                    }
+                    ReplyForm::Inference { id, is_binary } => {
+                        let id = id.as_deref().unwrap_or("");
+                        tools.encode::<ModelInferResponse>(|reply| {
+                            response(served, scores, &stages, (id, is_binary), reply)
+                        })
+                    }
+                };
                 // Before its client has the answer.
                 let code = if is_encoded { Code::Ok } else { Code::ResourceExhausted };
                 traced.into_iter().for_each(|traced| traced.end(code));
@@ -193,7 +240,7 @@ impl Reply {
     pub fn refuse(&self, why: &Refusal) -> bool {
         let Some(caller) = self.caller().take() else { return false };
         match caller {
-            Caller::Message(responder, traced) => {
+            Caller::Message(responder, traced, _) => {
                 let status = why.status();
                 traced.into_iter().for_each(|traced| traced.end(status.code()));
                 responder.fail(&status);

@@ -18,6 +18,7 @@ crate::families! { "millrace_rec_";
     PASSES counter "engine_passes" count [] "Passes of the engine in which it did something for this service.";
     BUSY counter "busy" seconds ["thread"] "Processor time of preprocess (reading and checking requests, wherever that is done) and engine (batches and answers).";
     STAGE counter "stage" seconds ["stage"] "Time of the engine: reduce (rows of tables), mlp (the rest of the model), reply.";
+    TIME counter "request_time" seconds ["part"] "Time of requests that were answered with scores, from the socket to the answer: all of it, and what of it was waiting.";
 }
 
 /// Adds them; the model's and the engine's once there are these.
@@ -48,6 +49,8 @@ pub fn collect(counters: &Counters, running: Option<(&Shelf, &OnCore<Inference>)
         (STAGE, "reduce", &counters.reduce),
         (STAGE, "mlp", &counters.mlp),
         (STAGE, "reply", &counters.reply),
+        (TIME, "all", &counters.total),
+        (TIME, "waiting", &counters.queued),
     ] {
         page.add(family, &[label], read(counter) as f64 / 1e9);
     }

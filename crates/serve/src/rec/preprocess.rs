@@ -10,6 +10,8 @@
 use super::busy::Busy;
 use super::counters::{Counters, Stages, add};
 use super::job::{Input, Job, Ready, Reply};
+use super::oip::messages::tensors;
+use super::oip::proto::inference::ModelInferRequest;
 use super::refusal::Refusal;
 use super::shelf::Shelf;
 use super::traced::part;
@@ -123,6 +125,11 @@ fn check(
 ) -> Result<Queries, Refusal> {
     match input {
         Input::Message(body) => message(body, reader, served, most, read),
+        Input::Inference(body) => {
+            let (queries, own, binary) = inference(body, reader, served, most, read)?;
+            reply.set_form(own, binary);
+            Ok(queries)
+        }
         Input::Http { body, header, model, version } => {
             is_asked_for(model, version.as_deref(), served)?;
             let (queries, own, binary) = http(body, *header, served, most, read)?;
@@ -150,6 +157,27 @@ pub fn message(
     words::queries(request, served, most)
 }
 
+/// The queries in a `ModelInferRequest`, the request's id, and whether it wants its answer in binary; `read` is called when it is decoded.
+///
+/// # Errors
+/// It is none, for another model, or wrong for the model.
+pub fn inference(
+    body: &[u8],
+    reader: &mut Reader,
+    served: &Served,
+    most: usize,
+    read: impl FnOnce(),
+) -> Result<(Queries, Option<String>, bool), Refusal> {
+    reader.arena.reset();
+    let request = ModelInferRequest::decode(&mut reader.decoder, body, &reader.arena)
+        .map_err(|error| Refusal::Malformed(format!("the request cannot be decoded: {error}")))?;
+    read();
+    is_named(request.model_name(), request.model_version(), served)?;
+    let request = tensors(request)?;
+    let queries = queries(&request, served, most)?;
+    Ok((queries, request.id, request.is_binary))
+}
+
 /// The queries in an HTTP body, the request's id, and whether it wants its answer in binary; `read` is called when the JSON is read.
 ///
 /// # Errors
@@ -165,6 +193,14 @@ pub fn http(
     read();
     let queries = queries(&request, served, most)?;
     Ok((queries, request.id, request.is_binary))
+}
+
+/// That a message's model and version are this one; an empty version is any.
+///
+/// # Errors
+/// They are not.
+pub fn is_named(model: &str, version: &str, served: &Served) -> Result<(), Refusal> {
+    is_asked_for(model, Some(version).filter(|version| !version.is_empty()), served)
 }
 
 /// That a path's model and version are this one.

@@ -23,6 +23,8 @@ pub enum Refusal {
     Busy(&'static str),
     /// The body is longer than it may be.
     TooLong(usize),
+    /// The body is compressed in a way that is not known.
+    Encoding(String),
     /// The body did not arrive in time.
     Slow,
     /// It waited longer than rec.deadline says.
@@ -39,6 +41,7 @@ impl Refusal {
             Refusal::NoModel { .. } => StatusCode::NOT_FOUND,
             Refusal::Busy(_) => StatusCode::SERVICE_UNAVAILABLE,
             Refusal::TooLong(_) => StatusCode::PAYLOAD_TOO_LARGE,
+            Refusal::Encoding(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Refusal::Slow => StatusCode::REQUEST_TIMEOUT,
             Refusal::Late => StatusCode::GATEWAY_TIMEOUT,
             Refusal::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
@@ -48,7 +51,7 @@ impl Refusal {
     /// As a status of the fabric.
     pub fn status(&self) -> Status {
         let code = match self {
-            Refusal::Wrong(_) | Refusal::Malformed(_) => Code::InvalidArgument,
+            Refusal::Wrong(_) | Refusal::Malformed(_) | Refusal::Encoding(_) => Code::InvalidArgument,
             Refusal::NoModel { .. } => Code::NotFound,
             Refusal::Busy(_) | Refusal::TooLong(_) => Code::ResourceExhausted,
             Refusal::Slow | Refusal::Late => Code::DeadlineExceeded,
@@ -69,6 +72,9 @@ impl fmt::Display for Refusal {
             Refusal::Busy(what) => write!(f, "too much is under way ({what}): ask again later"),
             Refusal::TooLong(most) => {
                 write!(f, "the body is longer than {most} bytes (register rec.body): send fewer queries")
+            }
+            Refusal::Encoding(encoding) => {
+                write!(f, "the body is compressed with {encoding:?}: use gzip, or nothing")
             }
             Refusal::Slow => {
                 f.write_str("the body did not arrive within rec.body_timeout, or a large one stopped coming")

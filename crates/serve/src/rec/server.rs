@@ -8,7 +8,7 @@ use super::edge::Edge;
 use super::front::Front;
 use super::held::Held;
 use super::inference::{Inference, hosting};
-use super::oip::Http;
+use super::oip::{self, Http};
 use super::preprocess::Preprocess;
 use super::shelf::{Shelf, Source};
 use crate::admin::health::{Beat, Pulse};
@@ -16,6 +16,7 @@ use crate::engine_cores::{EngineCore, EngineCores, EngineError, EngineWishes, On
 use crate::http::{Limits, Port, PortAt};
 use crate::reach::{self, Exposed, Protection};
 use crate::rec::registers::{Id, Registers};
+use crate::rpc::gateway::HandOver;
 use base::Clock;
 use base::trace::Tracer;
 use engine::EdgePort;
@@ -44,6 +45,8 @@ pub struct Plan {
     pub listen: Vec<Address>,
     /// Over HTTP.
     pub http: Option<PortAt>,
+    /// Where clients of gRPC go that come to the fabric's addresses.
+    pub grpc: Option<HandOver>,
     /// Processors of host threads and engine.
     pub cores: Option<[usize; 2]>,
     /// What is tuned.
@@ -159,7 +162,7 @@ impl Server {
     /// # Errors
     /// As [`Server::start`].
     pub fn start_on(plan: Plan, watched: Watched, core: &Arc<EngineCore>) -> Result<Server, ServeError> {
-        let Plan { source, listen, http, registers, .. } = plan;
+        let Plan { source, listen, http, grpc, registers, .. } = plan;
         let Watched { counters, beats, tracer } = watched;
         let shelf = Arc::new(Shelf::new(source, &counters).map_err(ServeError::Model)?);
         let preprocess = Arc::new(Preprocess {
@@ -175,12 +178,16 @@ impl Server {
 
         let options = fabric::server::Options::default();
         let mut fabric = fabric::server::Server::try_new(options).map_err(ServeError::Thread)?;
-        fabric = fabric.service(Front(fabric_edge));
+        fabric = fabric.service(Front(Arc::clone(&fabric_edge))).service(oip::Front(fabric_edge));
+        if let Some(grpc) = grpc {
+            fabric = grpc.from(fabric).map_err(|error| ServeError::Flag(error.to_string()))?;
+        }
         for address in &listen {
             reach::check_of("recommendation", address, Protection::None).map_err(ServeError::Exposed)?;
             fabric = fabric.listen(address).map_err(|error| ServeError::Listen(address.clone(), error))?;
         }
-        let addresses = fabric.addresses().cloned().collect();
+        let addresses =
+            fabric.addresses().filter(|address| !matches!(address, Address::Memory(_))).cloned().collect();
         let port = http
             .map(|at| {
                 let (routes, address) = (Http::routes(http_edge), at.address);

@@ -1,5 +1,6 @@
 //! A server and its clients in one process: both protocols, bad input, and a model that is swapped under load.
 
+mod inference;
 mod places;
 mod wrong;
 
@@ -52,6 +53,7 @@ fn start_with(source: Source, settings: &[(&str, &str)]) -> Server {
         source,
         listen: vec!["tcp:127.0.0.1:0".parse().expect("an address")],
         http: Some(SocketAddr::from(([127, 0, 0, 1], 0)).into()),
+        grpc: None,
         cores: None,
         registers: Arc::new(registers),
     })

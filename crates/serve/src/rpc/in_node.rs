@@ -1,6 +1,7 @@
 //! Services of the fabric as a service of a process: one server, the fabric's listeners, and a gateway for gRPC clients before it.
 //!
-//! The gateway reaches the server at an address of its memory, so its calls take the way of all others.
+//! The gateway reaches the server at an address of its memory, so its calls take the way of all others. It has listeners of its own, and the clients of
+//! gRPC that come to the fabric's over TCP.
 
 use super::RpcError;
 use super::admin;
@@ -11,7 +12,7 @@ use super::engine::{OnThisCore, come};
 use super::gateway::Gateway;
 use super::replies::{Figures, Kept};
 use crate::admin::Routes;
-use crate::admin::health::Beat;
+use crate::admin::health::{Beat, Readiness};
 use crate::engine_cores::EngineCore;
 use crate::process::Stop;
 use crate::process::table::{Table, Wrong};
@@ -27,6 +28,7 @@ use fabric::monitor::Monitor;
 use fabric::registers::Registers;
 use fabric::server::{Options, Server};
 use ring::wait::WaitPolicy;
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -109,6 +111,19 @@ impl Rpc {
         Ok(Rpc { kept: Some((topology, figures)), ..rpc })
     }
 
+    /// The gateway before its server.
+    fn gateway(&mut self) -> &mut Gateway {
+        self.gateway.get_or_insert_with(|| {
+            let inner = Address::Memory(format!("gateway-{}", NEXT.fetch_add(1, Ordering::Relaxed)));
+            self.listen.push(inner.clone());
+            let gateway = Gateway::before(inner, self.monitor.clone());
+            match &self.kept {
+                Some((topology, _)) => gateway.with_cache(Arc::clone(topology), None),
+                None => gateway,
+            }
+        })
+    }
+
     /// With a register set, as a config file would.
     ///
     /// # Errors
@@ -188,19 +203,7 @@ impl Service for Rpc {
             self.listen.push(address.clone());
             return Ok(());
         }
-        let gateway = match &mut self.gateway {
-            Some(gateway) => gateway,
-            none => {
-                let inner = Address::Memory(format!("gateway-{}", NEXT.fetch_add(1, Ordering::Relaxed)));
-                self.listen.push(inner.clone());
-                let gateway = Gateway::before(inner, self.monitor.clone());
-                none.insert(match &self.kept {
-                    Some((topology, _)) => gateway.with_cache(Arc::clone(topology), None),
-                    None => gateway,
-                })
-            }
-        };
-        gateway.listen(protocol, address)
+        self.gateway().listen(protocol, address)
     }
 
     fn registers(&self) -> Vec<Shown> {
@@ -229,6 +232,10 @@ impl Service for Rpc {
             let figures = Arc::clone(figures);
             routes = routes.metrics(move |page| figures.collect(page));
         }
+        if self.listen.iter().any(|address| matches!(address, Address::Tcp(_) | Address::Tls(_))) {
+            let given = self.gateway().hand_over().from(server);
+            server = given.map_err(|error| RpcError::Server(error.to_string()))?;
+        }
         for address in &self.listen {
             server = listen(server, address)?;
         }
@@ -239,6 +246,10 @@ impl Service for Rpc {
             server.addresses().filter(|address| !matches!(address, Address::Memory(_))).cloned().collect();
         self.server = Some(server);
         Ok(routes)
+    }
+
+    fn health(&mut self, health: &dyn Fn() -> io::Result<Readiness>) -> Result<(), Failure> {
+        self.gateway.as_mut().map_or(Ok(()), |gateway| gateway.health(health))
     }
 
     fn start(&mut self, stop: &Stop) -> Result<(), Failure> {

@@ -1,5 +1,6 @@
 //! The model against hand-made descriptor sets, and the table's rules on random schemas.
 
+mod catalog;
 mod golden;
 mod layout;
 mod model;

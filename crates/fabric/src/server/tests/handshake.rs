@@ -6,11 +6,13 @@ use super::{NOW, code, connect, pair, server_with, settle};
 use crate::connection::handshake::{Hello, VERSION};
 use crate::frame::{END, Header, Kind};
 use crate::link::Address;
-use crate::server::Options;
+use crate::server::{Options, Server};
 use crate::status::Code;
 use base::units::Nanos;
 use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
+use std::sync::mpsc::channel;
 
 /// What the server says to this, and whether it closes the link.
 fn answer(hello: &[u8]) -> (Vec<Heard>, bool) {
@@ -198,14 +200,54 @@ fn a_frame_longer_than_a_hello_may_be_ends_a_link_before_it_is_read() {
         stream
     };
     let (mut good, _bad) = (say(4096), say(4097));
-    // However long the system takes to hand the bytes over; a server that reads on never refuses.
-    for _ in 0..100_000 {
-        server.poll(NOW);
-        if server.refused() > 0 {
-            break;
+    // A server that reads on never refuses.
+    poll_until(&mut server, |server| server.refused() > 0);
+    assert_eq!(server.refused(), 1);
+    assert!(good.read(&mut [0; 8]).is_err_and(|error| error.kind() == ErrorKind::WouldBlock));
+}
+
+/// Polls the server until this is so.
+fn poll_until(server: &mut Server, mut is_so: impl FnMut(&Server) -> bool) {
+    // However long the system takes to hand the bytes over; a server looks for clients now and then, and in a second nobody is late.
+    for turn in 0..100_000 {
+        server.poll(NOW.plus(Nanos::from_micros(10 * turn)));
+        if is_so(server) {
+            return;
         }
         std::thread::yield_now();
     }
-    assert_eq!(server.refused(), 1);
-    assert!(good.read(&mut [0; 8]).is_err_and(|error| error.kind() == ErrorKind::WouldBlock));
+    panic!("the server did not come to it");
+}
+
+#[test]
+fn a_client_of_http2_is_handed_over_with_all_that_it_said() {
+    let (hand_over, handed) = channel();
+    let (server, _) = server_with(Options::default());
+    let server = server.http2(move |foreign| hand_over.send(foreign).expect("the test goes on"));
+    let mut server = server.listen(&"tcp:127.0.0.1:0".parse().expect("an address")).expect("it listens");
+    let Some(Address::Tcp(at)) = server.addresses().next().cloned() else { panic!("it listens over TCP") };
+    let say = |words: &[u8]| {
+        let mut stream = TcpStream::connect((&*at.host, at.port)).expect("it listens");
+        stream.write_all(words).expect("there is room");
+        stream
+    };
+    let mut client = say(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+    let mut given = None;
+    poll_until(&mut server, |_| {
+        given = handed.try_recv().ok();
+        given.is_some()
+    });
+    let foreign = given.expect("it was handed over");
+    assert_eq!((&foreign.came[..], foreign.tls.is_none()), (&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], true));
+    // Nothing was said to it, and it is not closed.
+    let mut stream = TcpStream::from(foreign.socket);
+    stream.set_nonblocking(false).expect("a socket");
+    stream.write_all(b"welcome").expect("there is room");
+    let mut heard = [0; 7];
+    client.read_exact(&mut heard).expect("it is open");
+    assert_eq!((&heard, server.refused()), (b"welcome", 0));
+    // Others that speak no protocol of ours are refused as before.
+    let _other = say(b"GET / HTTP/1.1\r\n\r\n");
+    poll_until(&mut server, |server| server.refused() == 1);
+    assert!(handed.try_recv().is_err());
 }

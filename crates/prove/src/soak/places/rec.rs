@@ -40,6 +40,7 @@ impl Rec {
             source: Box::new(move || model.model()),
             listen: vec!["tcp:127.0.0.1:0".parse().expect("an address")],
             http: None,
+            grpc: None,
             cores: None,
             registers: Arc::new(Registers::default()),
         };

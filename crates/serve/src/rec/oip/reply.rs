@@ -1,5 +1,7 @@
 //! Bodies: scores, errors, what the server and its model are.
 
+use super::describe::{self, Statistics};
+use crate::gzip;
 use crate::rec::counters::{Counters, Stages};
 use crate::rec::job::Scored;
 use crate::rec::refusal::Refusal;
@@ -65,8 +67,11 @@ impl From<Stages> for Times {
     }
 }
 
-/// Scores.
-pub fn scored(scored: &Scored) -> Response {
+/// Shorter bodies are not worth compressing: they fit into one packet.
+const MIN_PACKED: usize = 1 << 10;
+
+/// Scores, compressed for a client that takes that.
+pub fn scored(scored: &Scored, takes_gzip: bool) -> Response {
     let Scored { served, scores, id, is_binary, stages } = scored;
     let outputs = served.model().outputs();
     let size = scores.len() * size_of::<f32>();
@@ -85,13 +90,25 @@ pub fn scored(scored: &Scored) -> Response {
     };
     let mut body = serde_json::to_vec(&answer).expect("texts and numbers");
     if !is_binary {
-        return ([(header::CONTENT_TYPE, "application/json")], body).into_response();
+        return with_body([(header::CONTENT_TYPE, "application/json".to_owned())], body, takes_gzip);
     }
     let length = body.len().to_string();
     body.reserve_exact(size);
     scores.iter().for_each(|score| body.extend_from_slice(&score.to_le_bytes()));
     let content_type = (header::CONTENT_TYPE, "application/octet-stream".to_owned());
-    ([content_type, (JSON_LENGTH, length)], Bytes::from(body)).into_response()
+    with_body([content_type, (JSON_LENGTH, length)], body, takes_gzip)
+}
+
+fn with_body<const N: usize>(
+    headers: [(HeaderName, String); N],
+    body: Vec<u8>,
+    takes_gzip: bool,
+) -> Response {
+    let packed = if takes_gzip && body.len() >= MIN_PACKED { gzip::packed(&body) } else { None };
+    match packed {
+        Some(packed) => (headers, [(header::CONTENT_ENCODING, "gzip")], Bytes::from(packed)).into_response(),
+        None => (headers, Bytes::from(body)).into_response(),
+    }
 }
 
 /// An error.
@@ -106,31 +123,36 @@ pub fn refusal(why: &Refusal) -> Response {
 
 /// What the server is.
 pub fn server() -> Value {
-    json!({
-        "name": "millrace",
-        "version": env!("CARGO_PKG_VERSION"),
-        "extensions": ["binary_tensor_data", "model_repository"],
-    })
+    json!({ "name": describe::NAME, "version": describe::VERSION, "extensions": describe::EXTENSIONS })
+}
+
+/// What was counted of the model.
+pub fn statistics(served: &Served, counters: &Counters) -> Value {
+    let counted = Statistics::of(counters);
+    let stages =
+        counted.stages().map(|(name, (count, ns))| (name.to_owned(), json!({ "count": count, "ns": ns })));
+    json!({ "model_stats": [{
+        "name": served.name,
+        "version": served.version,
+        "inference_count": counted.inferences,
+        "execution_count": counted.executions,
+        "inference_stats": stages.into_iter().collect::<serde_json::Map<String, Value>>(),
+    }] })
 }
 
 /// What the model takes and gives.
 pub fn model(served: &Served, counters: &Counters) -> Value {
-    let tensor = |name: &str, datatype: &str, shape: Vec<i64>| json!({ "name": name, "datatype": datatype, "shape": shape });
+    let tensors = |all: Vec<describe::Tensor>| {
+        let one = |tensor: describe::Tensor| json!({ "name": tensor.name, "datatype": tensor.datatype, "shape": tensor.shape });
+        all.into_iter().map(one).collect::<Vec<_>>()
+    };
     let model = served.model();
-    let mut inputs = Vec::new();
-    if model.dense() > 0 {
-        inputs.push(tensor("dense", "FP32", vec![-1, model.dense() as i64]));
-    }
-    for name in served.names() {
-        inputs.push(tensor(&format!("{name}.values"), "INT64", vec![-1]));
-        inputs.push(tensor(&format!("{name}.offsets"), "INT32", vec![-1]));
-    }
     json!({
         "name": served.name,
         "versions": [served.version],
-        "platform": "millrace_dlrm",
-        "inputs": inputs,
-        "outputs": [tensor("scores", "FP32", vec![-1, model.outputs() as i64])],
+        "platform": describe::PLATFORM,
+        "inputs": tensors(describe::inputs(served)),
+        "outputs": tensors(describe::outputs(served)),
         "parameters": {
             "generation": served.generation,
             "counters": counters.all().into_iter().map(|(name, value, _)| (name.to_owned(), value.into()))

@@ -6,11 +6,13 @@
 //! | `GET /v2/health/live`, `/v2/health/ready` | 200 |
 //! | `GET /v2/models/M[/versions/V]` | what the model takes and gives |
 //! | `GET /v2/models/M[/versions/V]/ready` | 200 |
+//! | `GET /v2/models/M[/versions/V]/stats`, `/v2/models/stats` | what was counted |
 //! | `POST /v2/models/M[/versions/V]/infer` | scores |
 //! | `POST /v2/repository/index` | the model |
+//! | `GET /metrics` | the server's metrics, as Prometheus text |
 //! | `POST /v2/repository/models/M/load` | loads it anew; 400 if it does not load, and the old one goes on |
 //!
-//! Errors are `{"error": "…"}`.
+//! Errors are `{"error": "…"}`. A request for scores may be compressed with gzip, and so is its answer where the client takes that.
 //!
 //! Bounds: `rec.in_flight` requests under way, of `rec.body` bytes each; bodies that are there or on their way have `rec.held` bytes together,
 //! and `rec.body_timeout` to come. When there is no room for another, the one of those on their way that has the most is refused. Bodies are read on
@@ -18,6 +20,8 @@
 
 use super::reply::{self, JSON_LENGTH};
 use crate::admin::is_foreign_page;
+use crate::gzip::{self, GzipError};
+use crate::metrics::CONTENT_TYPE;
 use crate::rec::counters::add;
 use crate::rec::edge::Edge;
 use crate::rec::held::{Coming, Hold};
@@ -30,7 +34,7 @@ use axum::Router;
 use axum::body::HttpBody as _;
 use axum::body::{Body, Bytes};
 use axum::extract::{Path, State};
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::{get, post};
 use base::Clock;
@@ -76,11 +80,14 @@ impl Http {
             .route("/v2/health/live", get(async || StatusCode::OK))
             .route("/v2/health/ready", get(async || StatusCode::OK))
             .route("/v2/repository/index", post(index))
+            .route("/v2/models/stats", get(all_statistics))
+            .route("/metrics", get(metrics))
             .route("/v2/repository/models/{model}/load", post(load));
         for model in ["/v2/models/{model}", "/v2/models/{model}/versions/{version}"] {
             routes = routes
                 .route(model, get(metadata))
                 .route(&format!("{model}/ready"), get(ready))
+                .route(&format!("{model}/stats"), get(statistics))
                 .route(&format!("{model}/infer"), post(infer));
         }
         routes
@@ -101,6 +108,27 @@ async fn ready(State(http): State<Arc<Http>>, Path(asked): Path<Asked>) -> Respo
     let served = http.edge.shelf.current();
     match is_asked_for(&asked.model, asked.version.as_deref(), &served) {
         Ok(()) => Json(json!({ "name": served.name, "ready": true })).into_response(),
+        Err(why) => reply::refusal(&why),
+    }
+}
+
+async fn metrics(State(http): State<Arc<Http>>) -> Response {
+    let edge = Arc::clone(&http.edge);
+    // The engine answers between two of its passes.
+    match tokio::task::spawn_blocking(move || edge.metrics()).await {
+        Ok(text) => ([(header::CONTENT_TYPE, CONTENT_TYPE)], text).into_response(),
+        Err(_) => reply::error(StatusCode::INTERNAL_SERVER_ERROR, "the metrics came to harm"),
+    }
+}
+
+async fn all_statistics(State(http): State<Arc<Http>>) -> Response {
+    Json(reply::statistics(&http.edge.shelf.current(), &http.edge.counters)).into_response()
+}
+
+async fn statistics(State(http): State<Arc<Http>>, Path(asked): Path<Asked>) -> Response {
+    let served = http.edge.shelf.current();
+    match is_asked_for(&asked.model, asked.version.as_deref(), &served) {
+        Ok(()) => Json(reply::statistics(&served, &http.edge.counters)).into_response(),
         Err(why) => reply::refusal(&why),
     }
 }
@@ -194,6 +222,38 @@ async fn collect(mut body: Body, most: usize, http: &Http) -> Result<(Bytes, Hol
     coming.map_or_else(|| Ok((Bytes::new(), edge.hold())), Coming::end)
 }
 
+/// A body as it was before its client compressed it, of `most` bytes at most.
+async fn unpacked(encoding: Option<&[u8]>, body: Bytes, most: usize) -> Result<Bytes, Refusal> {
+    match encoding {
+        None | Some(b"identity") => return Ok(body),
+        Some(b"gzip" | b"x-gzip") => {}
+        Some(other) => {
+            let other = String::from_utf8_lossy(&other[..other.len().min(100)]).into_owned();
+            return Err(Refusal::Encoding(other));
+        }
+    }
+    let unpack = move || match gzip::unpacked(&body, most) {
+        Ok(body) => Ok(body.into()),
+        Err(GzipError::TooLong(most)) => Err(Refusal::TooLong(most)),
+        Err(error) => {
+            Err(Refusal::Malformed(format!("the body is not what its Content-Encoding says: {error}")))
+        }
+    };
+    // There is a thread for all connections, and what is short may become long.
+    let unpacked = tokio::task::spawn_blocking(unpack).await;
+    unpacked.unwrap_or(Err(Refusal::Internal("the body was not unpacked")))
+}
+
+/// Whether a client takes answers that are compressed with gzip.
+fn takes_gzip(headers: &HeaderMap) -> bool {
+    let accepted = headers.get_all(header::ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
+    accepted.flat_map(|list| list.split(',')).any(|one| {
+        let (name, weight) = one.split_once(';').unwrap_or((one, ""));
+        let weight = weight.trim().strip_prefix("q=").map_or(Ok(1.0), str::parse::<f32>);
+        name.trim().eq_ignore_ascii_case("gzip") && weight.is_ok_and(|weight| weight > 0.0)
+    })
+}
+
 impl Http {
     /// A request that leaves spans is answered with its own `traceparent`.
     async fn infer(
@@ -241,6 +301,10 @@ impl Http {
             Err(_) => Err(Refusal::Slow),
         };
         let (body, hold) = body.inspect_err(|_| add(&self.edge.counters.refused, 1))?;
+        let encoding = headers.get(header::CONTENT_ENCODING).map(|name| name.as_bytes());
+        let body =
+            unpacked(encoding, body, most).await.inspect_err(|_| add(&self.edge.counters.refused, 1))?;
+        let takes_gzip = takes_gzip(headers);
         // Only now: who does not finish sending keeps nobody else out.
         let _place = self.places.try_acquire().map_err(|_| {
             add(&self.edge.counters.refused, 1);
@@ -251,10 +315,32 @@ impl Http {
         traced.into_iter().for_each(Traced::read);
         self.edge.submit(Input::Http { body, header, model, version }, Reply::http(answer, scope), hold);
         let scored = answered.await.map_err(|_| Refusal::Internal("the request was dropped"))??;
-        let Some(traced) = traced else { return Ok(reply::scored(&scored)) };
+        let Some(traced) = traced else { return Ok(reply::scored(&scored, takes_gzip)) };
         let (clock, begun) = (Clock::shared(), Clock::shared().now());
-        let response = reply::scored(&scored);
+        let response = reply::scored(&scored, takes_gzip);
         part(Some(traced.scope()), "answer", Place::Edge, begun, clock.now());
         Ok(response)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::http::HeaderValue;
+
+    #[test]
+    fn a_client_says_whether_it_takes_gzip() {
+        let takes = |said: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static(said));
+            takes_gzip(&headers)
+        };
+        for said in ["gzip", "deflate, gzip", "GZIP;q=0.5, identity", "br , gzip ; q=1"] {
+            assert!(takes(said), "{said}");
+        }
+        for said in ["", "identity", "gzip;q=0", "deflate", "gzip;q=x", "xgzip"] {
+            assert!(!takes(said), "{said}");
+        }
+        assert!(!takes_gzip(&HeaderMap::new()));
     }
 }

@@ -10,10 +10,11 @@
 //! Bounds: as many calls as the server takes (others wait for room), and of each stream the items that its credit allows: credit is
 //! given back when the HTTP/2 side has taken an item.
 
+use super::built_in::proto;
 use super::cache::{Cache, Cacheable};
 use super::metrics::Standing;
 use bytes::Bytes;
-use codec::schema::Schema;
+use codec::schema::{Catalog, Schema};
 use fabric::channel::{CallId, CallOptions, Channel, Method, Options, StartError, What};
 use fabric::connection::ConnectError;
 use fabric::link::Address;
@@ -68,6 +69,8 @@ pub struct Bridge {
     /// What has kept replies, if there is one.
     cache: Option<Rc<Cache>>,
     open: RefCell<Option<Open>>,
+    /// What the server says that it serves, and what is built in; the last server's while there is none.
+    catalog: RefCell<Arc<Catalog>>,
     connecting: Mutex<()>,
     /// There is something for the pump to do.
     kick: Notify,
@@ -85,14 +88,14 @@ impl Bridge {
         cache: Option<Rc<Cache>>,
     ) -> Rc<Bridge> {
         let options = Options { timeout, monitor, ..Options::default() };
-        let (open, connecting) = (RefCell::new(None), Mutex::new(()));
         Rc::new(Bridge {
             address,
             options,
             standing,
             cache,
-            open,
-            connecting,
+            open: RefCell::new(None),
+            catalog: RefCell::new(Arc::new(catalog(&[]))),
+            connecting: Mutex::new(()),
             kick: Notify::new(),
             room: Notify::new(),
         })
@@ -110,14 +113,16 @@ impl Bridge {
         let (address, options) = (self.address.clone(), self.options.clone());
         let connect = move || {
             let mut channel = Channel::connect(&address, &options)?;
-            let idempotent = idempotent(&mut channel, options.timeout);
-            Ok::<_, ConnectError>((channel, idempotent))
+            // One that does not describe itself can be called all the same.
+            let set = channel.reflect(&CallOptions::within(options.timeout)).unwrap_or_default();
+            Ok::<_, ConnectError>((channel, idempotent(&set), catalog(&set)))
         };
         let connected = tokio::task::spawn_blocking(connect).await.expect("connecting does not panic");
-        let (channel, idempotent) = connected.map_err(|error| {
+        let (channel, idempotent, catalog) = connected.map_err(|error| {
             let text = format!("the gateway cannot reach {}: {error}", self.address);
             Status::new(Code::Unavailable, text)
         })?;
+        *self.catalog.borrow_mut() = Arc::new(catalog);
         *self.open.borrow_mut() = Some(Open { channel, idempotent, calls: HashMap::new(), next: 0 });
         self.standing.is_connected.store(true, Ordering::Relaxed);
         self.standing.connects.fetch_add(1, Ordering::Relaxed);
@@ -135,6 +140,11 @@ impl Bridge {
         let is_idempotent = open.idempotent.contains_key(path);
         let method = open.channel.method(path).map(|method| method.idempotent(is_idempotent));
         method.ok_or_else(|| Status::new(Code::Unimplemented, format!("the server has no method {path}")))
+    }
+
+    /// What there is to be called.
+    pub fn catalog(&self) -> Arc<Catalog> {
+        Arc::clone(&self.catalog.borrow())
     }
 
     /// The reply that the cache has for a request to the method of this path, if it may be kept and is.
@@ -186,10 +196,17 @@ impl Bridge {
     }
 }
 
-/// Methods that may be called twice, by the server's description. One that does not describe itself says that of none.
-fn idempotent(channel: &mut Channel, timeout: Duration) -> Idempotent {
-    let Ok(set) = channel.reflect(&CallOptions::within(timeout)) else { return Idempotent::new() };
-    let Ok(schema) = Schema::from_descriptor_set(&set) else { return Idempotent::new() };
+/// What a server describes, if it can be understood, and what is built in.
+fn catalog(set: &[u8]) -> Catalog {
+    Catalog::of(&[set, proto::DESCRIPTORS]).unwrap_or_else(|error| {
+        log::warn!("what the server says of its services is not understood: {error}");
+        Catalog::of(&[proto::DESCRIPTORS]).expect("our own are understood")
+    })
+}
+
+/// Methods that may be called twice, by the server's description.
+fn idempotent(set: &[u8]) -> Idempotent {
+    let Ok(schema) = Schema::from_descriptor_set(set) else { return Idempotent::new() };
     let services = schema.services().iter();
     let methods = services.flat_map(|service| service.methods.iter().map(move |method| (service, method)));
     let idempotent = methods.filter(|(_, method)| method.options.idempotent).map(|(service, method)| {

@@ -3,17 +3,20 @@
 //! As [`crate::http`] does it: at the limit the connection that has been without calls for longest makes room, a client has a time to begin to speak
 //! HTTP/2, and one without calls for a while is told to go ([`Limits`]).
 
-use super::bridge::Bridge;
-use super::stream;
+use super::adopted::AdoptedStream;
+use super::stream::{self, Backend};
 use crate::descriptors;
 use base::closing::{self, Reason};
 use base::tls::ServerTls;
+use fabric::link::ForeignStream;
 use h2::server::Connection;
+use h2::{Ping, PingPong};
 use std::cell::Cell;
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -21,7 +24,7 @@ use std::task::Poll;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
@@ -35,14 +38,25 @@ pub struct Limits {
     pub handshake: Duration,
     /// How long a connection may be without calls. Clients connect again when they need to.
     pub idle: Duration,
+    /// After how long without an answer to the last PING another one goes to a client that has calls, and how long that may take to be answered.
+    pub keepalive: Duration,
 }
 
 impl Limits {
     /// So many connections.
     pub const fn of(connections: usize) -> Limits {
-        Limits { connections, handshake: Duration::from_secs(10), idle: Duration::from_secs(300) }
+        Limits {
+            connections,
+            handshake: Duration::from_secs(10),
+            idle: Duration::from_secs(300),
+            keepalive: Duration::from_secs(30),
+        }
     }
 }
+
+/// Bytes of a call's headers, which are counted as HTTP/2 counts them: more than the metadata that the fabric takes, of which a call with too many is
+/// told more kindly.
+const MAX_HEADERS: u32 = 64 << 10;
 
 /// How long the listener rests when a connection cannot be taken for a reason that may pass.
 const ACCEPT_RETRY: Duration = Duration::from_millis(20);
@@ -74,15 +88,18 @@ impl Drop for Call {
 struct Open {
     task: AbortHandle,
     standing: Rc<Standing>,
-    peer: SocketAddr,
+    peer: Option<SocketAddr>,
 }
 
 /// Where clients come from, with TLS if it has a certificate.
 pub type Listener = (TcpListener, Option<Arc<ServerTls>>);
 
+/// Clients that came to the server's own port.
+pub type HandedOverStreams = mpsc::Receiver<ForeignStream>;
+
 /// All connections.
 pub struct Clients {
-    bridge: Rc<Bridge>,
+    backend: Rc<Backend>,
     limits: Limits,
     tasks: JoinSet<()>,
     open: Vec<Open>,
@@ -93,10 +110,10 @@ pub struct Clients {
 }
 
 impl Clients {
-    /// None yet; their calls go over `bridge`.
-    pub fn new(bridge: Rc<Bridge>, limits: Limits) -> Clients {
+    /// None yet; their calls are answered by `backend`.
+    pub fn new(backend: Rc<Backend>, limits: Limits) -> Clients {
         Clients {
-            bridge,
+            backend,
             limits,
             tasks: JoinSet::new(),
             open: Vec::new(),
@@ -105,10 +122,10 @@ impl Clients {
         }
     }
 
-    /// Accepts and serves for ever. The connections end when this is dropped.
-    pub async fn serve(&mut self, listeners: &[Listener]) -> Infallible {
+    /// Accepts, takes who is handed over, and serves for ever. The connections end when this is dropped.
+    pub async fn serve(&mut self, listeners: &[Listener], handed_over: &mut HandedOverStreams) -> Infallible {
         loop {
-            self.bridge.standing.open.store(self.open.len() as u64, Ordering::Relaxed);
+            self.backend.bridge.standing.open.store(self.open.len() as u64, Ordering::Relaxed);
             tokio::select! {
                 accepted = accept(listeners) => match accepted {
                     Ok((socket, peer, tls)) => self.take(socket, peer, tls),
@@ -117,6 +134,7 @@ impl Clients {
                         sleep(ACCEPT_RETRY).await;
                     }
                 },
+                Some(foreign) = handed_over.recv() => self.adopt(foreign),
                 Some(_) = self.tasks.join_next() => {
                     self.open.retain(|open| !open.task.is_finished());
                     self.is_short = false;
@@ -137,9 +155,10 @@ impl Clients {
         }
     }
 
-    fn take(&mut self, socket: TcpStream, peer: SocketAddr, tls: Option<&ServerTls>) {
+    /// What is known of a connection that is to be served; none: there is no room for it.
+    fn admit(&mut self, socket: &impl AsFd, peer: Option<SocketAddr>) -> Option<Rc<Standing>> {
         self.open.retain(|open| !open.task.is_finished());
-        let is_reserved = descriptors::is_reserved(&socket);
+        let is_reserved = descriptors::is_reserved(socket);
         if is_reserved {
             self.complain_once("clients have taken their descriptors");
         }
@@ -148,36 +167,63 @@ impl Clients {
             let longest = idle.min_by_key(|(_, open)| open.standing.since.get()).map(|(at, _)| at);
             // All have calls under way: the new one is closed.
             let Some(at) = longest else {
-                self.bridge.standing.rejected.fetch_add(1, Ordering::Relaxed);
-                return closed(peer, &Reason::Limit("all connections have calls under way"));
+                self.backend.bridge.standing.rejected.fetch_add(1, Ordering::Relaxed);
+                closed(peer, &Reason::Limit("all connections have calls under way"));
+                return None;
             };
             let open = self.open.swap_remove(at);
             open.task.abort();
             closed(open.peer, &Reason::Limit("an idle one makes room for another"));
         }
-        self.bridge.standing.accepted.fetch_add(1, Ordering::Relaxed);
-        let standing = Rc::new(Standing { calls: Cell::new(0), since: Cell::new(Instant::now()) });
-        let ended = self.ended.subscribe();
-        let (bridge, own, limits) = (Rc::clone(&self.bridge), Rc::clone(&standing), self.limits);
+        self.backend.bridge.standing.accepted.fetch_add(1, Ordering::Relaxed);
+        Some(Rc::new(Standing { calls: Cell::new(0), since: Cell::new(Instant::now()) }))
+    }
+
+    fn take(&mut self, socket: TcpStream, peer: SocketAddr, tls: Option<&ServerTls>) {
+        let peer = Some(peer);
+        let Some(standing) = self.admit(&socket, peer) else { return };
         // Refused only for sockets that are no TCP.
         let _ = socket.set_nodelay(true);
-        let task = match tls {
-            None => self.tasks.spawn_local(async move {
-                closed(peer, &connection(bridge, socket, own, limits, ended).await);
-            }),
-            Some(tls) => {
-                let accepting = TlsAcceptor::from(tls.config()).accept(socket);
-                self.tasks.spawn_local(async move {
-                    // What goes wrong is the client's, and it was told by an alert.
-                    let why = match timeout(limits.handshake, accepting).await {
-                        Ok(Ok(stream)) => connection(bridge, stream, own, limits, ended).await,
-                        Ok(Err(error)) => Reason::Tls(error.to_string()),
-                        Err(_) => Reason::Tls("too slow".to_owned()),
-                    };
-                    closed(peer, &why);
-                })
+        let Some(tls) = tls else { return self.spawn(socket, peer, standing) };
+        let ended = self.ended.subscribe();
+        let (backend, own, limits) = (Rc::clone(&self.backend), Rc::clone(&standing), self.limits);
+        let accepting = TlsAcceptor::from(tls.config()).accept(socket);
+        let task = self.tasks.spawn_local(async move {
+            // What goes wrong is the client's, and it was told by an alert.
+            let why = match timeout(limits.handshake, accepting).await {
+                Ok(Ok(stream)) => connection(backend, stream, own, limits, ended).await,
+                Ok(Err(error)) => Reason::Tls(error.to_string()),
+                Err(_) => Reason::Tls("too slow".to_owned()),
+            };
+            closed(peer, &why);
+        });
+        self.open.push(Open { task, standing, peer });
+    }
+
+    /// Takes one that came to the server's own port.
+    fn adopt(&mut self, foreign: ForeignStream) {
+        match AdoptedStream::new(foreign) {
+            Ok(stream) => {
+                let peer = rustix::net::getpeername(&stream).ok().and_then(|peer| peer.try_into().ok());
+                if let Some(standing) = self.admit(&stream, peer) {
+                    self.spawn(stream, peer, standing);
+                }
             }
-        };
+            Err(error) => self.complain_once(&error.to_string()),
+        }
+    }
+
+    fn spawn(
+        &mut self,
+        stream: impl AsyncRead + AsyncWrite + Unpin + 'static,
+        peer: Option<SocketAddr>,
+        standing: Rc<Standing>,
+    ) {
+        let (backend, own) = (Rc::clone(&self.backend), Rc::clone(&standing));
+        let (limits, ended) = (self.limits, self.ended.subscribe());
+        let task = self.tasks.spawn_local(async move {
+            closed(peer, &connection(backend, stream, own, limits, ended).await);
+        });
         self.open.push(Open { task, standing, peer });
     }
 }
@@ -194,20 +240,24 @@ async fn accept(listeners: &[Listener]) -> io::Result<(TcpStream, SocketAddr, Op
     .await
 }
 
-fn closed(peer: SocketAddr, why: &Reason) {
-    closing::log("grpc", || peer.to_string(), why);
+fn closed(peer: Option<SocketAddr>, why: &Reason) {
+    closing::log("grpc", || peer.map_or_else(|| "(gone)".to_owned(), |peer| peer.to_string()), why);
 }
 
 /// Serves one client connection to its end, and says of what that came. What it does wrong ends it and nothing else.
 async fn connection(
-    bridge: Rc<Bridge>,
+    backend: Rc<Backend>,
     socket: impl AsyncRead + AsyncWrite + Unpin + 'static,
     standing: Rc<Standing>,
     limits: Limits,
     mut ended: watch::Receiver<bool>,
 ) -> Reason {
     let mut builder = h2::server::Builder::new();
-    builder.initial_window_size(1 << 20).initial_connection_window_size(4 << 20).max_concurrent_streams(1024);
+    builder
+        .initial_window_size(1 << 20)
+        .initial_connection_window_size(4 << 20)
+        .max_concurrent_streams(1024)
+        .max_header_list_size(MAX_HEADERS);
     let mut connection = tokio::select! {
         greeted = timeout(limits.handshake, builder.handshake(socket)) => match greeted {
             Ok(Ok(connection)) => connection,
@@ -217,9 +267,14 @@ async fn connection(
         _ = ended.wait_for(|ended| *ended) => return Reason::Drain,
     };
     let mut is_ending = false;
+    let mut pings = connection.ping_pong().expect("it is taken once");
+    let silent = alive(&mut pings, limits.keepalive, &standing);
+    tokio::pin!(silent);
     loop {
         let next = tokio::select! {
             next = timeout(limits.idle, connection.accept()) => next,
+            // A client that is gone ends its calls nowhere else.
+            () = &mut silent => return Reason::Gone,
             _ = ended.wait_for(|ended| *ended), if !is_ending => {
                 is_ending = true;
                 connection.graceful_shutdown();
@@ -228,9 +283,9 @@ async fn connection(
         };
         match next {
             Ok(Some(Ok((request, respond)))) => {
-                let (bridge, call) = (Rc::clone(&bridge), Call::of(&standing));
+                let (backend, call) = (Rc::clone(&backend), Call::of(&standing));
                 tokio::task::spawn_local(async move {
-                    stream::serve(bridge, request, respond).await;
+                    stream::serve(backend, request, respond).await;
                     drop(call);
                 });
             }
@@ -249,6 +304,20 @@ fn reason_of(error: &h2::Error) -> Reason {
     if error.is_io() { Reason::Gone } else { Reason::Protocol("no HTTP/2") }
 }
 
+/// Asks a client that has calls now and then whether it is there, and ends when it does not answer.
+async fn alive(pings: &mut PingPong, keepalive: Duration, standing: &Standing) {
+    loop {
+        sleep(keepalive).await;
+        if standing.calls.get() == 0 {
+            continue;
+        }
+        match timeout(keepalive, pings.ping(Ping::opaque())).await {
+            Ok(Ok(_)) => {}
+            Ok(Err(_)) | Err(_) => return,
+        }
+    }
+}
+
 /// Tells an idle client that no more calls are taken here.
 async fn dismiss<S: AsyncRead + AsyncWrite + Unpin>(
     mut connection: Connection<S, bytes::Bytes>,
@@ -261,7 +330,10 @@ async fn dismiss<S: AsyncRead + AsyncWrite + Unpin>(
 
 #[cfg(test)]
 mod tests {
+    use super::super::bridge::Bridge;
+    use super::super::health::Health;
     use super::*;
+    use crate::admin::health::Readiness;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     const TWO: Limits = Limits::of(2);
@@ -273,10 +345,13 @@ mod tests {
             let listeners = [(TcpListener::bind("127.0.0.1:0").await.expect("loopback has ports"), None)];
             let address = listeners[0].0.local_addr().expect("bound");
             let nowhere = "memory:nowhere".parse().expect("an address");
-            let mut clients =
-                Clients::new(Bridge::new(nowhere, Duration::ZERO, None, Arc::default(), None), limits);
+            let bridge = Bridge::new(nowhere, Duration::ZERO, None, Arc::default(), None);
+            let readiness = Readiness::always().expect("a thread");
+            let health = Health::new(readiness, watch::channel(false).1);
+            let mut clients = Clients::new(Rc::new(Backend { bridge, health }), limits);
+            let (_hand_over, mut handed_over) = mpsc::channel(1);
             tokio::select! {
-                never = clients.serve(&listeners) => match never {},
+                never = clients.serve(&listeners, &mut handed_over) => match never {},
                 () = scenario(address) => {}
             }
         };

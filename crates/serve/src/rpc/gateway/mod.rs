@@ -6,18 +6,24 @@
 //! ```
 //!
 //! One thread: h2 cuts the streams, each is a local task, and the `bridge` shares one channel among them. The messages are not
-//! looked at: a gRPC body and a fabric body are the same protobuf bytes.
-//!
-//! Not spoken: compression of messages, TLS (put a proxy in front, or keep it on loopback, where it listens unless told otherwise).
+//! looked at, but unpacked and packed where a client compresses his (`encoding`): a gRPC body and a fabric body are the same protobuf bytes.
+//! Reflection and health are answered here (`built_in`). A fabric server over TCP has one, too, for clients of gRPC that come to its own port
+//! ([`Gateway::hand_over`]).
 
+mod adopted;
 mod bridge;
+mod built_in;
 mod cache;
 mod clients;
+mod encoding;
+mod health;
 pub mod metrics;
+mod reflection;
 mod stream;
 mod wire;
 
 use super::RpcError;
+use crate::admin::health::Readiness;
 use crate::admin::{Routes, parse_address};
 use crate::engine_cores::EngineCore;
 use crate::process::listen::{ListenArgs, NO_CERTIFICATE, certificate_for};
@@ -28,15 +34,17 @@ use crate::process::{Stop, say};
 use crate::reach::{self, Protection};
 use crate::shell::{Failure, Loop, Service, Shell};
 use base::registers::Shown;
-use base::tls::ServerTls;
+use base::tls::{ServerTls, TlsError};
 use base::trace::Tracer;
 use bridge::Bridge;
 use cache::Cache;
 use clap::Args;
 use client::cache::Topology;
-use clients::{Clients, Limits};
-use fabric::link::{Address, TlsOptions};
+use clients::{Clients, HandedOverStreams, Limits};
+use fabric::link::{Address, ForeignStream, TlsOptions};
 use fabric::monitor::Monitor;
+use fabric::server::Server;
+use health::Health;
 use metrics::Standing;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -46,11 +54,18 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
-use tokio::sync::watch;
+use stream::Backend;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
 /// How often the gateway's thread shows that it turns.
 const BEAT_INTERVAL: Duration = Duration::from_millis(250);
+
+/// Clients that a server has handed over and the gateway has not taken; more are closed.
+const HANDED_OVER_MAX: usize = 64;
+
+/// The name of HTTP/2 in a TLS handshake, which clients of gRPC want to hear.
+const ALPN: &[&[u8]] = &[b"h2"];
 
 /// How long calls that are under way have in the end.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
@@ -89,8 +104,8 @@ struct Target {
 
 /// Let gRPC clients call a fabric server
 ///
-/// Listens for gRPC (HTTP/2 without TLS) and passes every call on: unary and streaming, with deadlines, metadata, cancellation
-/// and status codes. Ends at Ctrl-C or SIGTERM, when the calls under way are answered.
+/// Listens for gRPC (HTTP/2) and passes every call on: unary and streaming, with deadlines, metadata, cancellation, status codes and
+/// gzip. Answers server reflection and health checks. Ends at Ctrl-C or SIGTERM, when the calls under way are answered.
 #[derive(Args, Debug)]
 pub struct Command {
     /// Where gRPC clients connect; port 0 picks a free one
@@ -149,6 +164,11 @@ pub struct Gateway {
     listen: Vec<(SocketAddr, bool)>,
     is_shown: bool,
     standing: Arc<Standing>,
+    /// What its health is, once it was told.
+    readiness: Option<Readiness>,
+    /// From servers that it is behind.
+    hand_over: mpsc::Sender<ForeignStream>,
+    handed_over: Option<HandedOverStreams>,
     bound: Vec<(TcpListener, Option<Arc<ServerTls>>)>,
     found: Vec<SocketAddr>,
     /// Tells its thread to end.
@@ -172,6 +192,7 @@ impl Gateway {
 
     /// To a server in this process, which `monitor` watches, too.
     pub fn before(to: Address, monitor: Monitor) -> Gateway {
+        let (hand_over, handed_over) = mpsc::channel(HANDED_OVER_MAX);
         Gateway {
             to,
             connect_timeout: Duration::from_secs(2),
@@ -181,6 +202,9 @@ impl Gateway {
             listen: Vec::new(),
             is_shown: false,
             standing: Arc::default(),
+            readiness: None,
+            hand_over,
+            handed_over: Some(handed_over),
             bound: Vec::new(),
             found: Vec::new(),
             end: watch::Sender::new(false),
@@ -192,6 +216,11 @@ impl Gateway {
     #[must_use]
     pub fn with_cache(self, topology: Arc<Topology>, tor: Option<u16>) -> Gateway {
         Gateway { cache: Some((topology, tor)), ..self }
+    }
+
+    /// For a server that it is before: gives it the clients of gRPC that come to the server's own port.
+    pub fn hand_over(&self) -> HandOver {
+        HandOver(self.hand_over.clone())
     }
 
     /// As a table of a config file says.
@@ -208,8 +237,38 @@ impl Gateway {
 
     /// As [`Service::open`], where somebody else shows the monitor.
     pub fn open_beside(&mut self, is_shown: bool) -> Result<Routes, RpcError> {
+        self.bind()?;
+        Ok(self.routes(is_shown))
+    }
+
+    /// What operators are shown of it.
+    pub fn routes(&mut self, is_shown: bool) -> Routes {
         self.is_shown = is_shown;
-        let certificate = certificate_for(&[b"h2"]).map_err(|error| RpcError::Server(error.to_string()))?;
+        let collected = Arc::clone(&self.standing);
+        let routes = Routes::default()
+            .metrics(move |page| collected.collect(page))
+            .loops([self.standing.beat.pulse("gateway")]);
+        if self.is_standby() {
+            return routes;
+        }
+        let (checked, to) = (Arc::clone(&self.standing), self.to.to_string());
+        routes.ready(move || match checked.is_connected.load(Ordering::Relaxed) {
+            true => Ok(()),
+            false => Err(format!("no connection to {to}: the next call tries again")),
+        })
+    }
+
+    /// Whether it has no listener of its own: it is connected by the first call of a client that was handed over, and until then nothing waits for it.
+    fn is_standby(&self) -> bool {
+        self.listen.is_empty()
+    }
+
+    /// Takes its addresses.
+    ///
+    /// # Errors
+    /// One cannot be had.
+    pub fn bind(&mut self) -> Result<(), RpcError> {
+        let certificate = certificate_for(ALPN).map_err(|error| RpcError::Server(error.to_string()))?;
         for (address, has_tls) in &self.listen {
             let failed = |cause| RpcError::Gateway { address: *address, cause };
             let tls = certificate.clone().filter(|_| *has_tls);
@@ -225,15 +284,25 @@ impl Gateway {
             self.found.push(found);
             self.bound.push((listener, tls));
         }
-        let (collected, checked, to) =
-            (Arc::clone(&self.standing), Arc::clone(&self.standing), self.to.to_string());
-        Ok(Routes::default()
-            .metrics(move |page| collected.collect(page))
-            .ready(move || match checked.is_connected.load(Ordering::Relaxed) {
-                true => Ok(()),
-                false => Err(format!("no connection to {to}: the next call tries again")),
-            })
-            .loops([self.standing.beat.pulse("gateway")]))
+        Ok(())
+    }
+}
+
+/// The way of clients from a server's own port to its gateway.
+pub struct HandOver(mpsc::Sender<ForeignStream>);
+
+impl HandOver {
+    /// Has a server that listens nowhere yet give up the clients that come over TCP, or TLS, and speak gRPC.
+    ///
+    /// # Errors
+    /// The certificate cannot be used any more.
+    pub fn from(self, mut server: Server) -> Result<Server, TlsError> {
+        server.options_mut().link.tls.certificate = certificate_for(ALPN)?;
+        Ok(server.http2(move |foreign| {
+            if self.0.try_send(foreign).is_err() {
+                log::debug!("a client of gRPC was closed: too many wait for the gateway, or it has ended");
+            }
+        }))
     }
 }
 
@@ -272,6 +341,11 @@ impl Service for Gateway {
         Ok(super::admin::routes(&self.monitor).service(None, own))
     }
 
+    fn health(&mut self, health: &dyn Fn() -> io::Result<Readiness>) -> Result<(), Failure> {
+        self.readiness = Some(health().map_err(|cause| RpcError::Server(cause.to_string()))?);
+        Ok(())
+    }
+
     fn start(&mut self, stop: &Stop) -> Result<(), Failure> {
         let thread = self.spawn(stop).map_err(|cause| {
             let address =
@@ -301,6 +375,9 @@ impl Gateway {
         let (timeout, limits) = (self.connect_timeout, Limits::of(self.connections));
         let (bound, ended, is_shown) = (std::mem::take(&mut self.bound), self.end.subscribe(), self.is_shown);
         let monitor = is_shown.then(|| self.monitor.clone());
+        let readiness = self.readiness.take().expect("it was told before it is started");
+        let handed_over = self.handed_over.take().expect("it is started once");
+        let is_standby = self.is_standby();
         let (tell, told) = sync_channel(1);
         let thread = Loop::start("gateway", stop, move |_| {
             let serve = async {
@@ -309,7 +386,7 @@ impl Gateway {
                     started.inspect_err(|error| log::error!("the cache is not asked: {error}")).ok()
                 });
                 let bridge = Bridge::new(to, timeout, monitor, standing, cache);
-                if let Err(status) = bridge.connect().await {
+                if !is_standby && let Err(status) = bridge.connect().await {
                     log::warn!("{status}; the gateway will try again with each call");
                 }
                 let _ = tell.send(());
@@ -317,7 +394,10 @@ impl Gateway {
                     |(listener, tls)| io::Result::Ok((tokio::net::TcpListener::from_std(listener)?, tls));
                 let listeners: io::Result<Vec<_>> = bound.into_iter().map(listener).collect();
                 let listeners = listeners.expect("nonblocking listeners");
-                serve(bridge, listeners, limits, is_shown, ended).await;
+                let health = Health::new(readiness, ended.clone());
+                let keeps_connected = is_shown && !is_standby;
+                let backend = Rc::new(Backend { bridge, health });
+                serve(backend, (listeners, handed_over), limits, keeps_connected, ended).await;
             };
             tokio::task::LocalSet::new().block_on(&runtime, serve);
         })?;
@@ -329,33 +409,41 @@ impl Gateway {
 
 /// Serves until it is told to end, then answers the calls that are under way.
 async fn serve(
-    bridge: Rc<Bridge>,
-    listeners: Vec<clients::Listener>,
+    backend: Rc<Backend>,
+    (listeners, mut handed_over): (Vec<clients::Listener>, HandedOverStreams),
     limits: Limits,
-    is_shown: bool,
+    keeps_connected: bool,
     mut ended: watch::Receiver<bool>,
 ) {
+    let bridge = &backend.bridge;
     let standing = Arc::clone(&bridge.standing);
-    let mut clients = Clients::new(Rc::clone(&bridge), limits);
+    let mut clients = Clients::new(Rc::clone(&backend), limits);
+    let looks = backend.health.run(bridge);
+    tokio::pin!(looks);
     let mut beats = tokio::time::interval(BEAT_INTERVAL);
     let mut attempt: Option<JoinHandle<_>> = None;
     loop {
         tokio::select! {
-            never = clients.serve(&listeners) => match never {},
+            never = clients.serve(&listeners, &mut handed_over) => match never {},
+            never = &mut looks => match never {},
             // Whoever could tell it is gone: it ends as well.
             _ = ended.wait_for(|ended| *ended) => break,
             _ = beats.tick() => {
                 standing.beat.turn();
                 // Whoever is told that the gateway is not ready sends no calls, and calls are what connects it.
-                let is_lost = is_shown && !standing.is_connected.load(Ordering::Relaxed);
+                let is_lost = keeps_connected && !standing.is_connected.load(Ordering::Relaxed);
                 if is_lost && attempt.as_ref().is_none_or(JoinHandle::is_finished) {
-                    let bridge = Rc::clone(&bridge);
+                    let bridge = Rc::clone(bridge);
                     attempt = Some(tokio::task::spawn_local(async move { bridge.connect().await }));
                 }
             }
         }
     }
-    drop(listeners);
+    drop((listeners, handed_over));
     // Those that take longer are cut off.
-    let _ = tokio::time::timeout(DRAIN_TIMEOUT, clients.drain()).await;
+    let drained = tokio::time::timeout(DRAIN_TIMEOUT, clients.drain());
+    tokio::select! {
+        _ = drained => {}
+        never = looks => match never {},
+    }
 }

@@ -4,24 +4,35 @@
 //! the other. Headers go out with the first message or with the outcome (*trailers-only* for a call that failed at once).
 //!
 //! Errors: what is wrong with the call is answered in trailers; what is no gRPC, with an HTTP status. A client that resets its stream
-//! cancels its call.
+//! cancels its call. What the gateway knows itself it answers itself ([`BuiltIn`]).
 //!
 //! Bounds: one message each way, and what HTTP/2's windows hold.
 
 use super::bridge::{Bridge, Event, Running};
+use super::built_in::BuiltIn;
+use super::encoding::Encoding;
+use super::health::Health;
 use super::wire::{self, Messages};
 use bytes::Bytes;
 use fabric::channel::Method;
 use fabric::status::{Code, Status};
 use h2::server::SendResponse;
 use h2::{RecvStream, SendStream};
-use http::{HeaderMap, Method as Verb, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Method as Verb, Request, Response, StatusCode};
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// What calls are answered with.
+pub struct Backend {
+    /// The way to the server.
+    pub bridge: Rc<Bridge>,
+    /// Whether it serves.
+    pub health: Health,
+}
 
 /// Answers one request.
-pub async fn serve(bridge: Rc<Bridge>, request: Request<RecvStream>, mut respond: SendResponse<Bytes>) {
+pub async fn serve(backend: Rc<Backend>, request: Request<RecvStream>, mut respond: SendResponse<Bytes>) {
     let (head, body) = request.into_parts();
     if let Err(status) = is_grpc(&head.method, &head.headers) {
         let refusal = Response::builder().status(status).body(()).expect("a status is a response");
@@ -29,8 +40,8 @@ pub async fn serve(bridge: Rc<Bridge>, request: Request<RecvStream>, mut respond
         let _ = respond.send_response(refusal, true);
         return;
     }
-    let mut answer = Answer { respond, stream: None };
-    let outcome = call(&bridge, head.uri.path(), &head.headers, body, &mut answer).await;
+    let mut answer = Answer { respond, stream: None, encoding: Encoding::Identity };
+    let outcome = call(&backend, head.uri.path(), &head.headers, body, &mut answer).await;
     // A client that is gone wants no answer.
     if let Ok((outcome, metadata)) = outcome {
         answer.end(&outcome, &metadata);
@@ -52,27 +63,45 @@ fn is_grpc(method: &Verb, headers: &HeaderMap) -> Result<(), StatusCode> {
 }
 
 /// The client is not there any more.
-struct Gone;
+pub struct Gone;
 
-type Outcome = Result<(Result<(), Status>, Vec<u8>), Gone>;
+/// How a call ended, and its metadata.
+pub type Outcome = Result<(Result<(), Status>, Vec<u8>), Gone>;
+
+/// What comes of it in the time that is left.
+async fn within<T>(left: Option<Duration>, work: impl Future<Output = T>) -> Result<T, Status> {
+    let Some(left) = left else { return Ok(work.await) };
+    let late = |_| Status::new(Code::DeadlineExceeded, "the call's time was over at the gateway");
+    tokio::time::timeout(left, work).await.map_err(late)
+}
 
 async fn call(
-    bridge: &Rc<Bridge>,
+    backend: &Backend,
     path: &str,
     headers: &HeaderMap,
     body: RecvStream,
     answer: &mut Answer,
 ) -> Outcome {
-    let mut requests = Requests { body, messages: Messages::default() };
     let begin = Instant::now();
+    let said = headers.get("grpc-timeout").map(wire::timeout).transpose();
+    let (timeout, encoding) = match said.and_then(|timeout| Ok((timeout, Encoding::of(headers)?))) {
+        Ok(said) => said,
+        Err(status) => return Ok((Err(status), Vec::new())),
+    };
+    answer.encoding = encoding;
+    let mut requests = Requests { body, messages: Messages::new(encoding) };
+    if let Some(built_in) = BuiltIn::of(path) {
+        let answered = within(timeout, built_in.answer(backend, &mut requests, answer)).await;
+        return answered.unwrap_or_else(|late| Ok((Err(late), Vec::new())));
+    }
+    let bridge = &backend.bridge;
     let asked = async {
         let method = bridge.method(path).await?;
-        let timeout = headers.get("grpc-timeout").map(wire::timeout).transpose()?;
         let metadata = wire::metadata(headers)?;
         let only = if method.is_client_streaming() { None } else { Some(requests.only().await?) };
-        Ok::<_, Status>((method, timeout, metadata, only))
+        Ok::<_, Status>((method, metadata, only))
     };
-    let (mut method, timeout, metadata, only) = match asked.await {
+    let (mut method, metadata, only) = match within(timeout, asked).await.flatten() {
         Ok(asked) => asked,
         Err(status) => return Ok((Err(status), Vec::new())),
     };
@@ -145,14 +174,17 @@ async fn relay(
 }
 
 /// The messages that the client sends.
-struct Requests {
+pub struct Requests {
     body: RecvStream,
     messages: Messages,
 }
 
 impl Requests {
     /// The next one; nothing at the end. May be dropped while it waits: what came is kept.
-    async fn next(&mut self) -> Result<Option<Bytes>, Status> {
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, Status> {
         loop {
             if let Some(message) = self.messages.pop()? {
                 return Ok(Some(message));
@@ -170,7 +202,10 @@ impl Requests {
     }
 
     /// The one message of a call that has one.
-    async fn only(&mut self) -> Result<Bytes, Status> {
+    ///
+    /// # Errors
+    /// It cannot be read, or there is another number of them.
+    pub async fn only(&mut self) -> Result<Bytes, Status> {
         let one = || Status::new(Code::InvalidArgument, "this method takes exactly one message");
         let message = self.next().await?.ok_or_else(one)?;
         match self.next().await? {
@@ -181,22 +216,38 @@ impl Requests {
 }
 
 /// The response under way.
-struct Answer {
+pub struct Answer {
     respond: SendResponse<Bytes>,
     /// There once headers are out.
     stream: Option<SendStream<Bytes>>,
+    /// Of its messages.
+    encoding: Encoding,
 }
 
 impl Answer {
+    /// What is said before messages.
+    fn head(&self) -> Response<()> {
+        let mut head = Response::new(());
+        let headers = head.headers_mut();
+        headers.insert("content-type", HeaderValue::from_static("application/grpc"));
+        headers.insert("grpc-accept-encoding", HeaderValue::from_static(Encoding::ACCEPTED));
+        if let Some(name) = self.encoding.name() {
+            headers.insert("grpc-encoding", HeaderValue::from_static(name));
+        }
+        head
+    }
+
     /// Sends one message, as fast as the client takes it.
-    async fn message(&mut self, message: &[u8]) -> Result<(), Gone> {
+    ///
+    /// # Errors
+    /// The client is gone.
+    pub async fn message(&mut self, message: &[u8]) -> Result<(), Gone> {
         if self.stream.is_none() {
-            let head = Response::builder().header("content-type", "application/grpc");
-            let head = head.body(()).expect("fixed headers are a response");
+            let head = self.head();
             self.stream = Some(self.respond.send_response(head, false).map_err(|_| Gone)?);
         }
         let stream = self.stream.as_mut().expect("set above");
-        let mut rest = wire::framed(message);
+        let mut rest = wire::framed(message, self.encoding);
         while !rest.is_empty() {
             stream.reserve_capacity(rest.len());
             let room = match stream.capacity() {
@@ -219,8 +270,7 @@ impl Answer {
             let _ = stream.send_trailers(trailers);
             return;
         }
-        let head = Response::builder().header("content-type", "application/grpc");
-        let mut head = head.body(()).expect("fixed headers are a response");
+        let mut head = self.head();
         if outcome.is_ok() {
             // A success without messages has headers and trailers all the same.
             if let Ok(mut stream) = self.respond.send_response(head, false) {
@@ -233,7 +283,7 @@ impl Answer {
     }
 
     /// Ends when the client resets the stream.
-    async fn reset(&mut self) {
+    pub async fn reset(&mut self) {
         let reset = std::future::poll_fn(|cx| match &mut self.stream {
             Some(stream) => stream.poll_reset(cx).map(drop),
             None => self.respond.poll_reset(cx).map(drop),
@@ -245,7 +295,6 @@ impl Answer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use http::HeaderValue;
 
     #[test]
     fn what_is_no_grpc_is_told_so() {

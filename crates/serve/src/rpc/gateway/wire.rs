@@ -1,13 +1,14 @@
 //! gRPC's own part of HTTP/2: length-prefixed messages, timeouts, metadata and trailers. No sockets here.
 //!
-//! Shape: a message is u8 compressed (0; nothing else is spoken) · u32 length, big-endian · bytes. A timeout is 1 to 8 digits and a unit. Metadata
-//! are headers; the value of one that ends in `-bin` is base64. The outcome is in the trailers `grpc-status`, a number,
-//! and `grpc-message`, percent-encoded.
+//! Shape: a message is u8 compressed (0 or 1, by what `grpc-encoding` says) · u32 length, big-endian · bytes. A timeout is 1 to 8 digits and a
+//! unit. Metadata are headers; the value of one that ends in `-bin` is base64. The outcome is in the trailers `grpc-status`, a number,
+//! and `grpc-message`, percent-encoded; a service's `grpc-status-details-bin` goes with it as metadata do.
 //!
-//! Bounds: a message of [`MAX_MESSAGE`]; metadata that the fabric takes (beyond it they are refused, not cut).
+//! Bounds: a message of [`MAX_MESSAGE`], compressed and not; metadata that the fabric takes (beyond it they are refused, not cut).
 //!
 //! Source: gRPC over HTTP2 (PROTOCOL-HTTP2.md of the grpc project).
 
+use super::encoding::Encoding;
 use base64::Engine as _;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use bytes::{Buf, Bytes, BytesMut};
@@ -19,6 +20,9 @@ use std::time::Duration;
 /// Bytes before each message.
 const PREFIX: usize = 5;
 
+/// What a service says of a status beside its code and words, as a serialised `google.rpc.Status`: the one name of gRPC's own that is a service's to set.
+const STATUS_DETAILS: &str = "grpc-status-details-bin";
+
 /// Base64 as gRPC wants it: written without padding, read with or without.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &base64::alphabet::STANDARD,
@@ -28,52 +32,65 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 );
 
 /// Cuts a stream of bytes into messages.
-#[derive(Default)]
-pub struct Messages(BytesMut);
+pub struct Messages {
+    bytes: BytesMut,
+    encoding: Encoding,
+}
 
 impl Messages {
-    /// More bytes came.
-    pub fn push(&mut self, bytes: &[u8]) {
-        self.0.extend_from_slice(bytes);
+    /// Of a stream whose compressed messages are compressed so.
+    pub fn new(encoding: Encoding) -> Messages {
+        Messages { bytes: BytesMut::new(), encoding }
     }
 
-    /// The next whole message.
+    /// More bytes came.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// The next whole message, not compressed any more.
     ///
     /// # Errors
-    /// A compressed one, or one that is too long.
+    /// One that is too long, or compressed in no way that was said.
     pub fn pop(&mut self) -> Result<Option<Bytes>, Status> {
-        let Some(prefix) = self.0.first_chunk::<PREFIX>() else { return Ok(None) };
-        if prefix[0] != 0 {
-            return Err(Status::new(
-                Code::Unimplemented,
-                "compressed messages are not taken: switch compression off",
-            ));
-        }
+        let Some(prefix) = self.bytes.first_chunk::<PREFIX>() else { return Ok(None) };
+        let is_compressed = match prefix[0] {
+            0 => false,
+            1 => true,
+            other => {
+                let text =
+                    format!("a message begins with 0, or 1 if it is compressed; this one with {other}");
+                return Err(Status::new(Code::Internal, text));
+            }
+        };
         let len = u32::from_be_bytes([prefix[1], prefix[2], prefix[3], prefix[4]]) as usize;
         if len > MAX_MESSAGE {
             let text = format!("a message of {len} bytes is longer than {MAX_MESSAGE}");
             return Err(Status::new(Code::ResourceExhausted, text));
         }
-        if self.0.len() < PREFIX + len {
-            self.0.reserve(PREFIX + len - self.0.len());
+        if self.bytes.len() < PREFIX + len {
+            self.bytes.reserve(PREFIX + len - self.bytes.len());
             return Ok(None);
         }
-        self.0.advance(PREFIX);
-        Ok(Some(self.0.split_to(len).freeze()))
+        self.bytes.advance(PREFIX);
+        let message = self.bytes.split_to(len).freeze();
+        if is_compressed { self.encoding.unpacked(&message).map(Some) } else { Ok(Some(message)) }
     }
 
     /// Whether a message was begun and not finished.
     pub fn is_torn(&self) -> bool {
-        !self.0.is_empty()
+        !self.bytes.is_empty()
     }
 }
 
-/// A message with its prefix.
-pub fn framed(message: &[u8]) -> Bytes {
-    let mut out = BytesMut::with_capacity(PREFIX + message.len());
-    out.extend_from_slice(&[0]);
-    out.extend_from_slice(&(message.len() as u32).to_be_bytes());
-    out.extend_from_slice(message);
+/// A message with its prefix, compressed where that makes it shorter.
+pub fn framed(message: &[u8], encoding: Encoding) -> Bytes {
+    let packed = encoding.packed(message);
+    let bytes = packed.as_deref().unwrap_or(message);
+    let mut out = BytesMut::with_capacity(PREFIX + bytes.len());
+    out.extend_from_slice(&[u8::from(packed.is_some())]);
+    out.extend_from_slice(&(bytes.len() as u32).to_be_bytes());
+    out.extend_from_slice(bytes);
     out.freeze()
 }
 
@@ -140,7 +157,7 @@ pub fn add_metadata(headers: &mut HeaderMap, metadata: &[u8]) {
             false => HeaderValue::from_bytes(value),
         };
         if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(key.as_bytes()), value)
-            && !is_reserved(name.as_str())
+            && (!is_reserved(name.as_str()) || name.as_str() == STATUS_DETAILS)
         {
             headers.append(name, value);
         }
@@ -179,11 +196,12 @@ mod tests {
     proptest! {
         #[test]
         fn messages_come_back_however_they_are_cut(
-            messages in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..300), 0..6),
+            messages in proptest::collection::vec(proptest::collection::vec(0u8..4, 0..300), 0..6),
             cut in 1usize..200,
+            encoding in encodings(),
         ) {
-            let bytes: Vec<u8> = messages.iter().flat_map(|m| framed(m)).collect();
-            let (mut splitter, mut back) = (Messages::default(), Vec::new());
+            let bytes: Vec<u8> = messages.iter().flat_map(|m| framed(m, encoding)).collect();
+            let (mut splitter, mut back) = (Messages::new(encoding), Vec::new());
             for piece in bytes.chunks(cut) {
                 splitter.push(piece);
                 while let Some(message) = splitter.pop().expect("whole") {
@@ -199,6 +217,7 @@ mod tests {
         fn any_bytes_are_cut_the_same_in_one_piece_and_in_many(
             pieces in proptest::collection::vec((0u8..3, 0u32..40, proptest::collection::vec(any::<u8>(), 0..40)), 0..6),
             at_once in 1usize..30,
+            encoding in encodings(),
         ) {
             let piece = |(flag, len, bytes): (u8, u32, Vec<u8>)| {
                 // Mostly not compressed, sometimes far too long.
@@ -206,7 +225,7 @@ mod tests {
                 [&[flag / 2][..], &len.to_be_bytes(), &bytes].concat()
             };
             let bytes: Vec<u8> = pieces.into_iter().flat_map(piece).collect();
-            prop_assert_eq!(cut(&bytes, bytes.len().max(1)), cut(&bytes, at_once));
+            prop_assert_eq!(cut(&bytes, bytes.len().max(1), encoding), cut(&bytes, at_once, encoding));
         }
 
         #[test]
@@ -254,9 +273,13 @@ mod tests {
         }
     }
 
+    fn encodings() -> impl Strategy<Value = Encoding> {
+        prop_oneof![Just(Encoding::Identity), Just(Encoding::Gzip)]
+    }
+
     /// All messages, and how it ended.
-    fn cut(bytes: &[u8], at_once: usize) -> (Vec<Bytes>, Result<bool, Status>) {
-        let (mut splitter, mut messages) = (Messages::default(), Vec::new());
+    fn cut(bytes: &[u8], at_once: usize, encoding: Encoding) -> (Vec<Bytes>, Result<bool, Status>) {
+        let (mut splitter, mut messages) = (Messages::new(encoding), Vec::new());
         for piece in bytes.chunks(at_once) {
             splitter.push(piece);
             loop {
@@ -288,13 +311,20 @@ mod tests {
     }
 
     #[test]
-    fn compressed_and_long_messages_are_refused() {
-        let mut splitter = Messages::default();
-        splitter.push(&[1, 0, 0, 0, 0]);
-        assert_eq!(splitter.pop().expect_err("compressed").code(), Code::Unimplemented);
-        let mut splitter = Messages::default();
-        splitter.push(&[0, 255, 255, 255, 255]);
-        assert_eq!(splitter.pop().expect_err("long").code(), Code::ResourceExhausted);
+    fn messages_that_cannot_be_are_refused() {
+        for (prefix, encoding, code) in [
+            // Compressed, and nobody said how.
+            ([1, 0, 0, 0, 0], Encoding::Identity, Code::Internal),
+            // Nothing is no gzip.
+            ([1, 0, 0, 0, 0], Encoding::Gzip, Code::Internal),
+            ([2, 0, 0, 0, 0], Encoding::Gzip, Code::Internal),
+            ([0, 255, 255, 255, 255], Encoding::Identity, Code::ResourceExhausted),
+            ([1, 255, 255, 255, 255], Encoding::Gzip, Code::ResourceExhausted),
+        ] {
+            let mut splitter = Messages::new(encoding);
+            splitter.push(&prefix);
+            assert_eq!(splitter.pop().expect_err("refused").code(), code, "{prefix:?} {encoding:?}");
+        }
     }
 
     #[test]
@@ -333,5 +363,19 @@ mod tests {
         assert_eq!(trailers["grpc-status"], "5");
         assert_eq!(trailers["grpc-message"], "50%25 of gr%C3%B6%C3%9Fe%0A");
         assert_eq!(super::trailers(&Ok(()), &[])["grpc-status"], "0");
+    }
+
+    #[test]
+    fn details_of_a_status_are_the_services_and_other_names_of_grpc_are_not() {
+        let mut said = Vec::new();
+        for (name, value) in [(STATUS_DETAILS, &[8, 5][..]), ("grpc-status", b"0"), ("grpc-encoding", b"x")] {
+            assert!(frame::push_metadata(&mut said, name, value));
+        }
+        let trailers = trailers(&Err(Status::new(Code::NotFound, "")), &said);
+        assert_eq!(
+            (&trailers["grpc-status"], &trailers[STATUS_DETAILS]),
+            (&HeaderValue::from(5), &"CAU".parse().expect("text"))
+        );
+        assert_eq!(trailers.len(), 2);
     }
 }
