@@ -20,7 +20,7 @@ use chained::{Up, until_all_serve};
 use proxied::Proxied;
 use serve::kv::durable::{Durability, DurableArgs};
 use serve::kv::{Place, Server};
-use served::{Served, skip};
+use served::{Served, skip, skip_without};
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -369,7 +369,10 @@ fn go_tool(name: &str) -> Option<Command> {
     if Command::new(&path).arg("-version").output().is_ok() {
         return Some(Command::new(path));
     }
-    skip(&format!("{name} is not there; .ci/run installs it, MILLRACE_GO_BIN names its folder"));
+    skip_without(
+        "go",
+        &format!("{name} is not there; .ci/run installs it, MILLRACE_GO_BIN names its folder"),
+    );
     None
 }
 

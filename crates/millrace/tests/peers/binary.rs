@@ -1,7 +1,7 @@
 //! Clients of the binary protocol: bmemcached, pylibmc (libmemcached), memjs, spymemcached. Each against a node, against one where clients log in with SASL,
 //! and through the proxy before a node that is the home of boxes.
 
-use super::served::{self, Served, skip};
+use super::served::{self, Served, skip, skip_without};
 use super::{behind_boxes, ended_well, python, succeeded};
 use serve::kv::Server;
 use serve::memcached::login::LoginArgs;
@@ -16,8 +16,12 @@ const PASSWORD: &str = "secret";
 const SASL_MECHANISMS: &str = "/usr/lib/x86_64-linux-gnu/sasl2";
 
 /// What is installed there that is not Python's.
+fn in_peers(path: &str) -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/peers")).join(path)
+}
+
 fn installed(path: &str) -> Option<PathBuf> {
-    let path = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/peers")).join(path);
+    let path = in_peers(path);
     if path.exists() {
         return Some(path);
     }
@@ -89,9 +93,12 @@ fn memjs_works() {
 
 #[test]
 fn spymemcached_works() {
-    let Some(jar) = installed("java/spymemcached-2.12.3.jar") else { return };
-    if Command::new("java").arg("-version").output().is_err() {
-        return skip("java is not installed (Debian: default-jdk-headless)");
+    let jar = in_peers("java/spymemcached-2.12.3.jar");
+    if !jar.exists() || Command::new("java").arg("-version").output().is_err() {
+        return skip_without(
+            "java",
+            &format!("there is no java, or no {}: .ci/run installs both", jar.display()),
+        );
     }
     works("spymemcached", || {
         let mut command = Command::new("java");

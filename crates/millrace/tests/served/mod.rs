@@ -23,6 +23,15 @@ use std::time::{Duration, Instant};
 /// Longer than anything takes that works.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
+/// The same of what comes from a registry that not every machine reaches: `MILLRACE_WITHOUT` names those (`go,java`) that are not wanted.
+pub fn skip_without(registry: &str, why: &str) {
+    let without = std::env::var("MILLRACE_WITHOUT").unwrap_or_default();
+    match without.split(',').any(|one| one == registry) {
+        true => eprintln!("SKIPPED: {why}"),
+        false => skip(why),
+    }
+}
+
 /// Says that something is not tested here, or fails where `MILLRACE_REQUIRE_PEERS=1` wants everything tested.
 pub fn skip(why: &str) {
     let required = std::env::var("MILLRACE_REQUIRE_PEERS").is_ok_and(|value| value == "1");
