@@ -86,7 +86,7 @@ impl LinePlot {
         let is_there = |at: usize| line.points.get(at).is_some_and(|point| point.1.is_finite());
         for (at, point) in line.points.iter().enumerate().filter(|(_, p)| p.1.is_finite()) {
             let (x, y) = place(point);
-            let is_alone = !is_there(at + 1) && !(at > 0 && is_there(at - 1));
+            let is_alone = !(is_there(at + 1) || at > 0 && is_there(at - 1));
             let known = [0.5, 0.9, 0.99, 0.999, 0.9999].iter().any(|q| (point.0 - q).abs() < 1e-9);
             let shown = is_alone || self.x.0 == Scale::Log || self.x.0 == Scale::Nines && known;
             let (class, radius) = if shown { ("dot", 3.5) } else { ("tip", 7.0) };
@@ -225,7 +225,7 @@ fn legend(out: &mut String, width: f64, lines: &[Line]) {
         put(
             out,
             format_args!(
-                "<path class=\"line c{}\" d=\"M{right:.1} 33h24\"/><text class=\"tick\" x=\"{:.1}\" y=\"37\">{}</text>",
+                "<path class=\"c{} line\" d=\"M{right:.1} 33h24\"/><text class=\"tick\" x=\"{:.1}\" y=\"37\">{}</text>",
                 at % COLOURS,
                 right + 29.0,
                 escape(&line.name)

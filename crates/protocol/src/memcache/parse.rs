@@ -96,6 +96,7 @@ impl CloseReason {
             CloseReason::LineTooLong => "a line that is too long",
             CloseReason::Refused => "a binary request that cannot be read on",
             CloseReason::NotBinary => "a byte that begins no binary request",
+            CloseReason::LoginsFailed => "too many logins that failed",
             CloseReason::Quit => "quit",
             CloseReason::Http => "an HTTP request",
         }

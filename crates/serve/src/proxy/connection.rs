@@ -145,8 +145,9 @@ impl Connection {
                     push(&mut self.flow, &self.parser.answer(&login, is_right), now, shared);
                     self.input.consume(consumed);
                     taken += 1;
-                    if self.parser.closed().is_some() {
+                    if let Some(reason) = self.parser.closed() {
                         shared.net.protocol_kicks.add(1);
+                        self.why = Reason::Protocol(reason.what());
                         self.stop_reading();
                     }
                 }

@@ -227,11 +227,8 @@ impl Worker {
             let token = u64::from(self.generation) << 32 | u64::from(id);
             let data = epoll::EventData::new_u64(token);
             let watched = epoll::add(&self.epoll, &socket, data, epoll::EventFlags::IN);
-            self.connections[id as usize] = Some(Connection::new(
-                socket,
-                self.generation,
-                self.shared.entrance.parser(self.shared.value_max),
-            ));
+            let parser = self.shared.entrance.parser(self.shared.value_max);
+            self.connections[id as usize] = Some(Connection::new(socket, self.generation, parser));
             if watched.is_err() {
                 self.close_for(id, Reason::Limit("the system watches no more sockets"));
             } else if purpose == Purpose::Tls {

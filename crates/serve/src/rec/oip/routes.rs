@@ -21,7 +21,7 @@
 use super::reply::{self, JSON_LENGTH};
 use crate::admin::is_foreign_page;
 use crate::gzip::{self, GzipError};
-use crate::metrics::CONTENT_TYPE;
+use crate::metrics::Format;
 use crate::rec::counters::add;
 use crate::rec::edge::Edge;
 use crate::rec::held::{Coming, Hold};
@@ -116,7 +116,7 @@ async fn metrics(State(http): State<Arc<Http>>) -> Response {
     let edge = Arc::clone(&http.edge);
     // The engine answers between two of its passes.
     match tokio::task::spawn_blocking(move || edge.metrics()).await {
-        Ok(text) => ([(header::CONTENT_TYPE, CONTENT_TYPE)], text).into_response(),
+        Ok(text) => ([(header::CONTENT_TYPE, Format::Prometheus.content_type())], text).into_response(),
         Err(_) => reply::error(StatusCode::INTERNAL_SERVER_ERROR, "the metrics came to harm"),
     }
 }

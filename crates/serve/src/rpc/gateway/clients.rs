@@ -204,7 +204,8 @@ impl Clients {
     fn adopt(&mut self, foreign: ForeignStream) {
         match AdoptedStream::new(foreign) {
             Ok(stream) => {
-                let peer = rustix::net::getpeername(&stream).ok().and_then(|peer| peer.try_into().ok());
+                let peer =
+                    rustix::net::getpeername(&stream).ok().flatten().and_then(|peer| peer.try_into().ok());
                 if let Some(standing) = self.admit(&stream, peer) {
                     self.spawn(stream, peer, standing);
                 }
