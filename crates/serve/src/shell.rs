@@ -259,7 +259,7 @@ impl Shell {
         shell.watchdog = Watchdog::of(routes.pulses()).map_err(ShellError::Threads)?;
         let serves = Arc::new(AtomicBool::new(false));
         let (serving, stop) = (Arc::clone(&serves), shell.stop.clone());
-        let mut routes = routes.ready(move || match serving.load(Ordering::Relaxed) {
+        let routes = routes.ready(move || match serving.load(Ordering::Relaxed) {
             _ if stop.is_set() => Err("draining".to_owned()),
             false => Err("starting".to_owned()),
             true => Ok(()),
@@ -268,24 +268,7 @@ impl Shell {
             let name = hosted.name.clone();
             hosted.service.health(&|| routes.readiness(name.as_deref())).map_err(hosted.failed())?;
         }
-        if let Some(at) = admin {
-            let (address, told) = (at.address, shell.stop.clone());
-            let end = async move || {
-                log::info!("told to stop at the admin port");
-                told.stop();
-                "draining\n"
-            };
-            routes = routes.with(
-                "PUT /stop",
-                "has the process answer what has come, and end; with the token",
-                put(end),
-            );
-            let admin = Admin::start(at, routes).map_err(|cause| ShellError::Admin(address, cause))?;
-            shell.exporter = Exporter::of_process(admin.shown()).map_err(ShellError::Threads)?;
-            shell.admin = Some(admin);
-        } else {
-            shell.exporter = Exporter::of_process(routes.into_shown()).map_err(ShellError::Threads)?;
-        }
+        shell.show(admin, routes)?;
         let left_over = systemd::left_over();
         if !left_over.is_empty() {
             return Err(ShellError::HandedOver(left_over));
@@ -298,6 +281,26 @@ impl Shell {
         let all: Vec<String> = shell.services().flat_map(|(.., addresses)| addresses).collect();
         systemd::ready(&all);
         Ok(shell)
+    }
+
+    /// Shows what there is to be shown: at a port, if there is to be one, and to a collector, if there is one.
+    fn show(&mut self, admin: Option<PortAt>, routes: Routes) -> Result<(), ShellError> {
+        let Some(at) = admin else {
+            self.exporter = Exporter::of_process(routes.into_shown()).map_err(ShellError::Threads)?;
+            return Ok(());
+        };
+        let (address, told) = (at.address, self.stop.clone());
+        let end = async move || {
+            log::info!("told to stop at the admin port");
+            told.stop();
+            "draining\n"
+        };
+        let what = "has the process answer what has come, and end; with the token";
+        let admin = Admin::start(at, routes.with("PUT /stop", what, put(end)));
+        let admin = admin.map_err(|cause| ShellError::Admin(address, cause))?;
+        self.exporter = Exporter::of_process(admin.shown()).map_err(ShellError::Threads)?;
+        self.admin = Some(admin);
+        Ok(())
     }
 
     /// The same, of one service without a name.

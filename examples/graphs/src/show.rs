@@ -140,7 +140,7 @@ fn share_plots(graph: &Measured) -> Block {
         open().filter_map(point).collect()
     };
     let network = |sample: &Sample| 100.0 * sample.network().0 as f64 / sample.took.0.max(1) as f64;
-    let series = |name: &str, points| Series { name: name.to_owned(), points };
+    let series = |name: &str, points| Series { name: name.to_owned(), points, published: Vec::new() };
     let share = chart::lines(
         "Network's share of a request's time, %",
         "requests per second",
@@ -249,6 +249,7 @@ fn distribution_plot(sizes: &Both) -> Block {
     let series = |name: &str, sizes: &Sizes| Series {
         name: name.to_owned(),
         points: BYTES.iter().map(|&bytes| (bytes as f64, 100.0 * sizes.below(bytes))).collect(),
+        published: Vec::new(),
     };
     Block::Plot(chart::lines(
         "Messages smaller than so many bytes, %",

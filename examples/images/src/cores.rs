@@ -386,6 +386,7 @@ fn plot(title: &str, full: &[Measured], value: impl Fn(&Measured) -> f64) -> Str
     let series = Who::ALL.map(|who| Series {
         name: who.name().to_owned(),
         points: full.iter().filter(|one| one.who == who).map(|one| (one.cores as f64, value(one))).collect(),
+        published: Vec::new(),
     });
     chart::lines(title, "host cores", &series)
 }

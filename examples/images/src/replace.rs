@@ -222,6 +222,7 @@ impl Replace {
                 let series = both.map(|(name, rows)| Series {
                     name: name.to_owned(),
                     points: shown.clone().map(|index| (index as f64, value(&rows[index]))).collect(),
+                    published: Vec::new(),
                 });
                 chart::lines(title, "request", &series)
             };
