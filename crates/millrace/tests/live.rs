@@ -6,19 +6,15 @@
 //! `target/live`.
 
 mod members;
+mod served;
 
 use members::{Cluster, Folder, Text, wait_for};
+use served::skip;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-
-fn skip(why: &str) {
-    let required = std::env::var("MILLRACE_REQUIRE_PEERS").is_ok_and(|value| value == "1");
-    assert!(!required, "MILLRACE_REQUIRE_PEERS is set, and {why}");
-    eprintln!("SKIPPED: {why}");
-}
 
 /// Node's packages and a Chromium, if there are both.
 fn browser() -> Result<(PathBuf, &'static str), &'static str> {

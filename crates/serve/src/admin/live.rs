@@ -11,7 +11,7 @@ use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, X
 use axum::response::{IntoResponse as _, Json, Response};
 use axum::routing::get;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Scripts and styles from this port only, none in the page itself; nobody may frame it, since it has buttons that change registers.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; \
@@ -44,10 +44,11 @@ pub(super) fn routes(
     let history = Arc::<Mutex<History>>::default();
     let (shown, kept) = (Arc::clone(shown), Arc::clone(&history));
     let sample = move |elapsed: Duration| {
-        let page = shown.page().text();
+        let page = shown.page();
         kept.lock().unwrap_or_else(PoisonError::into_inner).sample(&page, elapsed.as_secs_f64());
     };
     let told = async move || Json(history.lock().unwrap_or_else(PoisonError::into_inner).json());
+    let cluster = cluster.map(|ask| Arc::new(Members { ask, told: Mutex::default() }));
     let mut router = Router::new()
         .route("/history", get(told))
         .route("/cluster", get(async move || show_cluster(cluster).await));
@@ -64,15 +65,64 @@ pub(super) fn routes(
     (sample, router)
 }
 
+/// Members are asked for all who want to know within this time: nobody can have this port ask all others at the rate at which it is asked.
+const CLUSTER_AGE_MAX: Duration = Duration::from_millis(400);
+
+/// What members said last, and when they had said it.
+struct Members {
+    ask: Cluster,
+    told: Mutex<Option<(Instant, Result<serde_json::Value, String>)>>,
+}
+
+impl Members {
+    /// Whoever comes while others ask waits for what these are told.
+    fn told(&self) -> Result<serde_json::Value, String> {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*told {
+            Some((at, answer)) if at.elapsed() < CLUSTER_AGE_MAX => answer.clone(),
+            _ => {
+                let answer = (self.ask)();
+                *told = Some((Instant::now(), answer.clone()));
+                answer
+            }
+        }
+    }
+}
+
 /// Members are asked on a thread that nothing else needs: this process is one of them.
-async fn show_cluster(cluster: Option<Cluster>) -> Response {
+async fn show_cluster(cluster: Option<Arc<Members>>) -> Response {
     let Some(cluster) = cluster else {
         return (StatusCode::NOT_FOUND, "it was started without the file of a cluster\n").into_response();
     };
-    match tokio::task::spawn_blocking(move || cluster()).await {
+    match tokio::task::spawn_blocking(move || cluster.told()).await {
         Ok(Ok(report)) => Json(report).into_response(),
         Ok(Err(why)) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")).into_response(),
         // Printed when it happened.
         Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    #[test]
+    fn members_are_asked_once_for_many() {
+        let asked = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&asked);
+        let ask: Cluster = Arc::new(move || Ok(counted.fetch_add(1, Ordering::Relaxed).into()));
+        let members = Members { ask, told: Mutex::default() };
+        // What is fresh does not age here.
+        let fresh = Instant::now() + Duration::from_secs(3600);
+        assert_eq!(members.told(), Ok(0.into()));
+        members.told.lock().expect("nobody panicked").as_mut().expect("it was told").0 = fresh;
+        std::thread::scope(|scope| {
+            (0..8).for_each(|_| drop(scope.spawn(|| assert_eq!(members.told(), Ok(0.into())))));
+        });
+        assert_eq!(asked.load(Ordering::Relaxed), 1);
+        let old = Instant::now().checked_sub(2 * CLUSTER_AGE_MAX).expect("the machine runs for longer");
+        members.told.lock().expect("nobody panicked").as_mut().expect("it was told").0 = old;
+        assert_eq!(members.told(), Ok(1.into()));
     }
 }
