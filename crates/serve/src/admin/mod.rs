@@ -77,6 +77,7 @@ use std::net::SocketAddr;
 use std::path::{self, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
+pub(crate) use traces::unix_offset_ns;
 
 const LIMITS: Limits =
     Limits { connections: 64, head_timeout: Duration::from_secs(10), drain: Duration::ZERO, reserved: 8 };

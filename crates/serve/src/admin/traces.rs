@@ -21,12 +21,13 @@ pub fn routes(tracer: &Tracer, is_one: bool) -> [MethodRouter; 2] {
         [(CONTENT_TYPE, super::JSON), (CONTENT_DISPOSITION, "attachment; filename=\"millrace-trace.json\"")];
     let (for_chrome, for_otlp) = (tracer.clone(), tracer.clone());
     let as_chrome = get(async move || (kind, chrome(&spans(&for_chrome), Clock::shared().monotonic())));
-    let as_otlp = get(async move || ([(CONTENT_TYPE, super::JSON)], otlp(&spans(&for_otlp), unix_ns(), &[])));
+    let as_otlp =
+        get(async move || ([(CONTENT_TYPE, super::JSON)], otlp(&spans(&for_otlp), unix_offset_ns(), &[])));
     [as_chrome, as_otlp]
 }
 
 /// What the clock of this process must be advanced by to be Unix time.
-fn unix_ns() -> u64 {
+pub(crate) fn unix_offset_ns() -> u64 {
     let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     (unix.as_nanos() as u64).saturating_sub(Clock::shared().now().0)
 }

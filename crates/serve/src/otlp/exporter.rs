@@ -7,11 +7,10 @@
 
 use super::metrics::{About, body};
 use super::{REQUESTS, SPANS_DROPPED, Target};
-use crate::admin::Shown;
+use crate::admin::{Shown, unix_offset_ns};
 use crate::metrics::Page;
 use crate::process::logger;
 use ::client::web::Web;
-use base::Clock;
 use base::trace::{Batch, otlp};
 use std::io;
 use std::sync::Arc;
@@ -87,7 +86,7 @@ pub(crate) fn collect(page: &mut Page) {
     page.add(SPANS_DROPPED, &[], spans_dropped.load(Ordering::Relaxed));
 }
 
-/// See the head of the file. Dropped, it sends what is left, once.
+/// The thread that sends. Dropped, it sends what is left, once.
 pub struct Exporter {
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -191,8 +190,7 @@ impl Sending {
             if spans.is_empty() {
                 return;
             }
-            let unix_ns = unix_ns().saturating_sub(Clock::shared().now().0);
-            match self.post(&url, &otlp(&spans, unix_ns, &self.target.resource), &COUNTERS.traces) {
+            match self.post(&url, &otlp(&spans, unix_offset_ns(), &self.target.resource), &COUNTERS.traces) {
                 Outcome::Failed => {
                     let pause = self.retry.map_or(RETRY_MIN, |pause| (2 * pause).min(RETRY_MAX));
                     self.retry = Some(pause);

@@ -8,7 +8,7 @@ const METRICS_INTERVAL: Duration = Duration::from_secs(10);
 /// The shortest such time.
 const METRICS_INTERVAL_MIN: Duration = Duration::from_millis(100);
 
-/// See the head of the file.
+/// The collector, and what it is to be sent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Target {
     /// Where spans go; none: they are not sent.
