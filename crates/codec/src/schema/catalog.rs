@@ -8,7 +8,7 @@ use super::descriptor::{self, Enum, Field, File, Message};
 use super::{MAX_NAME, MAX_SET, Problem, SchemaError};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// See the head of the file.
+/// Files by name, by the symbols that they declare, and by the extensions in them.
 #[derive(Clone, Debug, Default)]
 pub struct Catalog {
     files: Vec<Entry>,

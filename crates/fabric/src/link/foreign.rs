@@ -10,7 +10,7 @@ use std::io;
 /// How an HTTP/2 client begins. Read as a length, its first four bytes are more than a frame has.
 pub const HTTP2: &[u8] = b"PRI ";
 
-/// See the head of the file.
+/// A connection that is handed over, with the bytes that were read of it.
 pub struct ForeignStream {
     /// The stream; it does not block.
     pub socket: OwnedFd,

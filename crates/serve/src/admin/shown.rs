@@ -15,7 +15,7 @@ pub(super) type Collect = Box<dyn Fn(&mut Page) + Send + Sync>;
 /// Of which service something is, where a process has services with names.
 pub(super) type Owner = Option<Arc<str>>;
 
-/// See the head of the file.
+/// All that is shown, of all services.
 #[derive(Default)]
 pub(crate) struct Shown {
     pub(super) lists: Lists,

@@ -28,7 +28,7 @@ const OURS: &[&str] = &[
 /// Parts that one filter may name.
 const PARTS_MAX: usize = 64;
 
-/// See the head of the file. The default is `info`.
+/// From which level on the messages of each part are logged; `info` unless it is said.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Filter {
     default: LevelFilter,

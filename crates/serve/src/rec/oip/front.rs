@@ -34,7 +34,7 @@ const REPOSITORY_INDEX: usize = 7;
 /// The name of its spans.
 const PATH: &str = "/inference.GRPCInferenceService/ModelInfer";
 
-/// See the head of the file.
+/// Answers the protocol's calls by what the server's edge answers.
 pub struct Front(pub Arc<Edge>);
 
 fn no_memory(_: OutOfMemory) -> Status {

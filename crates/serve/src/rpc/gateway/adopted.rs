@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 
-/// See the head of the file.
+/// A client's stream: first what was read of it before, then the rest, through its TLS session if it has one.
 pub struct AdoptedStream {
     stream: TcpStream,
     /// Read before anything else.

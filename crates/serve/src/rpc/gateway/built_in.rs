@@ -17,7 +17,7 @@ pub mod proto {
     include!("../../../proto/grpc.rs");
 }
 
-/// See the head of the file.
+/// A method that is answered here, and not by the server behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BuiltIn {
     /// What there is, in either version: they differ in their package's name alone.

@@ -16,7 +16,7 @@ use http::header::HeaderMap;
 /// Shorter messages are not worth it: gzip's own head and tail are 18 bytes.
 const MIN_PACKED: usize = 64;
 
-/// See the head of the file.
+/// How the messages of a call are compressed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Encoding {
     /// As they are.

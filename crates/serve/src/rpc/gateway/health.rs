@@ -34,7 +34,7 @@ struct Finding {
     service: bool,
 }
 
-/// See the head of the file.
+/// The last look, and who waits for the next.
 pub struct Health {
     readiness: Readiness,
     /// The number of the last look that has begun.
