@@ -156,4 +156,5 @@ def main():
                 server.process.wait()
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -13,7 +13,7 @@ import threading
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from .compute import TRIED, unchanged
 from .errors import NotDone, Refused, Unknown
@@ -55,10 +55,23 @@ class Swap:
 
 
 class Client:
-    """A client behind one box. Threads may share it: one operation is under way at a time."""
+    """A client of one key-value server, or of the in-network cache behind one box. Threads may share it: one operation is under way at a time.
 
-    def __init__(self, topology: Topology | str | Path, box: int | None = None) -> None:
-        """Of a topology, its file or controllers (`http://HOST:PORT`), asking `box`, or the one with the lowest number. Nothing is sent until it is used."""
+    By an address (`shm:PATH`, `unix:PATH`, `HOST:PORT`, `tls:HOST:PORT`) it is a server's, see `Server`; else a cache's.
+    """
+
+    def __new__(cls, topology: Topology | str | Path, *arguments: Any, **options: Any) -> Self:
+        """Of the kind that `topology` names."""
+        # Only now, since that imports this.
+        from .server import Server, is_address
+
+        return super().__new__(Server if cls is Client and is_address(topology) else cls)  # type: ignore[return-value]
+
+    def __init__(self, topology: Topology | str | Path, box: int | None = None, **options: Any) -> None:
+        """Of a topology, its file or controllers (`http://HOST:PORT`), asking `box`, or the one with the lowest number: nothing is sent until it is
+        used. Or of a server, which is connected to at once, with the options of `Server`: `timeout` (seconds), `login`, `tls_ca`, `tls_cert`."""
+        if options:
+            raise TypeError(f"{', '.join(options)}: options of a server's client, and {topology} is the name of a topology")
         self._topology = topology if isinstance(topology, Topology) else Topology.find(topology)
         self._tuning = self._topology.tuning
         self._box_id = self._topology.box(box)
@@ -102,8 +115,8 @@ class Client:
             return None
         return Item(reply.value, reply.item_flags, reply.version, bool(reply.flags & Flags.FROM_BOX))
 
-    def set(self, key: bytes | str, value: bytes, life: float | None = None, flags: int = 0) -> int:
-        """Stores, whatever is there, for `life` seconds or for ever; the version that it made."""
+    def set(self, key: bytes | str, value: bytes, life: float | None = None, flags: int = 0) -> int | None:
+        """Stores, whatever is there, for `life` seconds or for ever; the version that it made, where the store says it."""
         reply = self._call(Op.SET, key, value, life=life, flags=flags)
         _done(reply)
         return reply.version

@@ -34,30 +34,36 @@ class Cluster:
         self._cache = cache
 
     @classmethod
-    def from_file(cls, path: str | Path, *, chain: int | None = None, box: int | None = None, **store: float) -> Self:
-        """By `cluster.toml`, or as the controllers of its rack have it (`http://HOST:PORT`): its chains (or the one of this number alone) and its rack, asking
-        `box`. Raises `OSError`, `BadTopology`, `NotFound`."""
+    def from_file(
+        cls, path: str | Path, *, chain: int | None = None, box: int | None = None, tls: ssl.SSLContext | None = None, **store: float
+    ) -> Self:
+        """By `cluster.toml`, or as the controllers of its rack have it (`http://HOST:PORT` or `https://`): its chains (or the one of this number alone) and
+        its rack, asking `box`; `tls` says whose certificates are believed at `tls:` addresses and by https, and which is shown, else the environment does
+        (`trust`). Raises `OSError`, `BadTopology`, `NotFound`."""
         try:
-            tables = tomllib.loads(find.file_text(path))
+            tables = tomllib.loads(find.file_text(path, tls=tls))
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as cause:
             raise BadTopology(f"the cluster's file {path} makes no sense: {cause}") from None
         has_cache, has_store = "box" in tables or "home" in tables, "chain" in tables
         if not has_cache and not has_store:
             raise BadTopology(f"the cluster's file {path} has neither a [[chain]] nor a [[box]] and a [[home]]")
-        cache = Client(Topology.find(path), box) if has_cache else None
+        cache = Client(Topology.find(path, tls=tls), box) if has_cache else None
         try:
-            return cls(_stores(path, tables, chain, **store) if has_store else None, cache)
+            return cls(_stores(path, tables, chain, tls, **store) if has_store else None, cache)
         except BaseException:
             if cache is not None:
                 cache.close()
             raise
 
     @classmethod
-    def from_controller(cls, *places: str, chain: int | None = None, box: int | None = None, **store: float) -> Self:
-        """By controllers, `HOST:PORT` of their admin ports: of a chain, or of a rack, which have the file of the cluster. Raises `NotFound`."""
-        if with_file := _with_file(places):
-            return cls.from_file(with_file, chain=chain, box=box, **store)
-        return cls(_store([find.controller(place) for place in places], chain, **store), None)
+    def from_controller(
+        cls, *places: str, chain: int | None = None, box: int | None = None, tls: ssl.SSLContext | None = None, **store: float
+    ) -> Self:
+        """By controllers, `HOST:PORT` of their admin ports: of a chain, or of a rack, which have the file of the cluster; by https where `tls` or the
+        environment says whose certificates are believed. Raises `NotFound`."""
+        if with_file := _with_file(places, tls):
+            return cls.from_file(with_file, chain=chain, box=box, tls=tls, **store)
+        return cls(_store([find.controller(place) for place in places], chain, tls, **store), None)
 
     @classmethod
     def from_etcd(
@@ -69,14 +75,14 @@ class Cluster:
         tls: ssl.SSLContext | None = None,
         **store: float,
     ) -> Self:
-        """By the etcd in which the controllers of a chain keep its configuration: `http://HOST:PORT` of its members, or `https://` with `tls`.
-        Raises `NotFound`."""
-        return cls(_store([find.etcd(endpoints, login, tls)], chain, **store), None)
+        """By the etcd in which the controllers of a chain keep its configuration: `http://HOST:PORT` of its members, or `https://` with `tls`,
+        which counts for replicas at `tls:` addresses, too. Raises `NotFound`."""
+        return cls(_store([find.etcd(endpoints, login, tls)], chain, tls, **store), None)
 
     @classmethod
-    def from_replicas(cls, *addresses: str, chain: int | None = None, **store: float) -> Self:
-        """By replicas, `tcp:HOST:PORT` or `unix:/path`; one that lives is enough. Raises `NotFound`."""
-        return cls(_store([find.replicas(addresses)], chain, **store), None)
+    def from_replicas(cls, *addresses: str, chain: int | None = None, tls: ssl.SSLContext | None = None, **store: float) -> Self:
+        """By replicas, `tcp:HOST:PORT`, `tls:HOST:PORT` or `unix:/path`; one that lives is enough. Raises `NotFound`."""
+        return cls(_store([find.replicas(addresses)], chain, tls, **store), None)
 
     def __enter__(self) -> Self:
         return self
@@ -145,27 +151,37 @@ class Cluster:
         return self.cache if self._store is None else self._store
 
 
-def _with_file(places: tuple[str, ...]) -> str | None:
+def _with_file(places: tuple[str, ...], tls: ssl.SSLContext | None) -> str | None:
     """What stands for the file, if one of these controllers has it: those that have it, and those that are silent now."""
     try:
-        urls = controllers.urls(places)
+        urls = controllers.urls(places, tls)
     except BadTopology:
         return None  # What is wrong with a place is said where replicas are looked for there.
     with ThreadPoolExecutor(len(urls)) as threads:
-        said = list(threads.map(controllers.has_file, urls))
+        said = list(threads.map(lambda url: controllers.has_file(url, tls=tls), urls))
     return ",".join(url for url, has in zip(urls, said, strict=True) if has is not False) if True in said else None
 
 
-def _store(sources: list[Source], chain: int | None, *, deadline: float = 10.0, connect_timeout: float = 2.0) -> Store:
-    return Store(Finder(sources, chain, connect_timeout), deadline)
+def _store(
+    sources: list[Source], chain: int | None, tls: ssl.SSLContext | None, *, deadline: float = 10.0, connect_timeout: float = 2.0
+) -> Store:
+    return Store(Finder(sources, chain, connect_timeout, tls), deadline)
 
 
-def _stores(path: str | Path, tables: dict[str, Any], chain: int | None, *, deadline: float = 10.0, connect_timeout: float = 2.0) -> Store | Shards:
+def _stores(
+    path: str | Path,
+    tables: dict[str, Any],
+    chain: int | None,
+    tls: ssl.SSLContext | None,
+    *,
+    deadline: float = 10.0,
+    connect_timeout: float = 2.0,
+) -> Store | Shards:
     """Of the chain of this number, or of all that the file has."""
     try:
         chains = find.chains_of(tables)
     except BadTopology as cause:
         raise BadTopology(f"the cluster's file {path} makes no sense: {cause}") from None
     if chain is not None or len(chains) == 1:
-        return _store([find.file(path)], chain, deadline=deadline, connect_timeout=connect_timeout)
-    return Shards(path, chains, deadline, connect_timeout)
+        return _store([find.file(path)], chain, tls, deadline=deadline, connect_timeout=connect_timeout)
+    return Shards(path, chains, deadline, connect_timeout, tls)

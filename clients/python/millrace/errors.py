@@ -77,7 +77,7 @@ class Claimed(MillraceError):
 
 
 class Refused(MillraceError):
-    """It was not done, for the reason in `status`."""
+    """It was not done, for the reason in `status`, if there is a status for it, and in the text."""
 
     _WORDS = {
         Status.TOO_LARGE: "the value does not fit a datagram",
@@ -87,9 +87,9 @@ class Refused(MillraceError):
         Status.NOT_HOME: "the home goes by another topology; all must have the same file",
     }
 
-    def __init__(self, status: Status) -> None:
-        words = self._WORDS.get(status)
-        super().__init__(f"{status.name}: {words}" if words else status.name)
+    def __init__(self, status: Status | None, why: str | None = None) -> None:
+        words = why if status is None else (why or self._WORDS.get(status))
+        super().__init__(words if status is None else f"{status.name}: {words}" if words else status.name)
         self.status = status
 
 

@@ -1,4 +1,4 @@
-"""A connection to a server of the fabric (crates/fabric): unary calls, one at a time, over TCP or a Unix socket.
+"""A connection to a server of the fabric (crates/fabric): unary calls, one at a time, over TCP, TLS or a Unix socket.
 
     u32 length · frame          frame: kind u8 · flags u8 · method u16 · call u32 · aux u32 · metadata u32 · metadata · body
 
@@ -8,9 +8,13 @@ answer in time is closed: whoever wants to know asks again over another, under t
 
 import contextlib
 import socket
+import ssl
 import struct
 import time
 from dataclasses import dataclass
+
+from . import trust
+from .errors import NotFound
 
 _HEADER = struct.Struct("<BBHIII")
 _LENGTH = struct.Struct("<I")
@@ -24,6 +28,7 @@ _CODES = (
     "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS",
     "UNAUTHENTICATED",
 )  # fmt: skip
+_PERMISSION_DENIED = _CODES.index("PERMISSION_DENIED")
 
 
 class Lost(Exception):
@@ -32,6 +37,10 @@ class Lost(Exception):
 
 class Failed(Exception):
     """The server answered the call with this status: it was not done as asked."""
+
+
+class Denied(Failed):
+    """Who asks has no right to the call. Asking again would not give it."""
 
 
 @dataclass(frozen=True)
@@ -108,14 +117,15 @@ class _Reader:
 class Connection:
     """One connection, to one service. It is used by one thread at a time."""
 
-    def __init__(self, address: str, service: str, deadline: float) -> None:
-        """Connects to `tcp:HOST:PORT` or `unix:/path` by a time of `time.monotonic`; raises `Lost`."""
+    def __init__(self, address: str, service: str, deadline: float, tls: ssl.SSLContext | None = None) -> None:
+        """Connects to `tcp:HOST:PORT`, `tls:HOST:PORT` or `unix:/path` by a time of `time.monotonic`, and believes whom `tls` or the environment
+        says; raises `Lost`."""
         self.address = address
         self.is_open = True
         self._input = bytearray()
         self._next_call = 1
         self._is_draining = False
-        self._socket = _connect(address, deadline)
+        self._socket = _connect(address, deadline, tls)
         try:
             self._send(emit(_HELLO, hello(service)), deadline)
             first = self._frame(deadline)
@@ -164,7 +174,7 @@ class Connection:
                 case k if k == _REPLY and frame.call == call and frame.method == 0:
                     return frame.body
                 case k if k == _REPLY and frame.call == call:
-                    raise Failed(_status(frame))
+                    raise (Denied if frame.method == _PERMISSION_DENIED else Failed)(_status(frame))
                 case k if k == _PING:
                     self._send(emit(_PONG, aux=frame.aux), deadline)
                 case k if k == _GOODBYE:
@@ -200,14 +210,20 @@ class Connection:
         return data
 
 
-def _connect(address: str, deadline: float) -> socket.socket:
+def _connect(address: str, deadline: float, tls: ssl.SSLContext | None) -> socket.socket:
     transport, _, place = address.partition(":")
     try:
-        if transport == "tcp":
+        if transport in ("tcp", "tls"):
+            context = _believed(tls) if transport == "tls" else None
             host, _, port = place.rpartition(":")
-            connected = socket.create_connection((host.strip("[]"), int(port)), timeout=_left(deadline))
-            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            return connected
+            host = host.strip("[]")
+            connected = socket.create_connection((host, int(port)), timeout=_left(deadline))
+            try:
+                connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                return connected if context is None else context.wrap_socket(connected, server_hostname=host)
+            except BaseException:
+                connected.close()
+                raise
         if transport == "unix":
             connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             try:
@@ -219,7 +235,17 @@ def _connect(address: str, deadline: float) -> socket.socket:
             return connected
     except (OSError, ValueError) as cause:
         raise Lost(_said(cause)) from None
-    raise Lost("this client speaks tcp:HOST:PORT and unix:/path")
+    raise Lost("this client speaks tcp:HOST:PORT, tls:HOST:PORT and unix:/path")
+
+
+def _believed(tls: ssl.SSLContext | None) -> ssl.SSLContext:
+    try:
+        context = trust.believed(tls)
+    except NotFound as cause:
+        raise Lost(str(cause)) from None
+    if context is None:
+        raise Lost(f"whose certificates are believed? Give tls=ssl.create_default_context(cafile=FILE), or name the file in {trust.CA}")
+    return context
 
 
 def _left(deadline: float) -> float:

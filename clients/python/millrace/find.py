@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from . import trust
 from .errors import BadTopology, NotFound
 from .slots import SLOTS, Ranges, ranges, share, table
 
@@ -34,6 +35,8 @@ class Finder:
     """Its number; `None`: the only one that a source knows of."""
     timeout: float = 2.0
     """Seconds that a source may take."""
+    tls: ssl.SSLContext | None = None
+    """Whose certificates are believed, and which is shown; `None`: what the environment says (`trust`)."""
 
     def addresses(self) -> list[str]:
         """Where replicas may be, as all sources say that say something; raises `NotFound` where none does."""
@@ -55,12 +58,12 @@ def replicas(addresses: Iterable[str]) -> Source:
     return lambda _: all_of_them
 
 
-def file_text(path: str | Path, timeout: float = 2.0) -> str:
+def file_text(path: str | Path, timeout: float = 2.0, tls: ssl.SSLContext | None = None) -> str:
     """The text of the cluster's file, or as the controllers have it that are named instead; raises `OSError`, `BadTopology` or `NotFound`."""
     from . import controllers  # which asks pages by this module
 
     places = controllers.named(path)
-    return Path(path).read_text() if places is None else controllers.text(places, timeout)
+    return Path(path).read_text() if places is None else controllers.text(places, timeout, tls)
 
 
 def file(path: str | Path) -> Source:
@@ -68,7 +71,7 @@ def file(path: str | Path) -> Source:
 
     def read(finder: Finder) -> list[str]:
         try:
-            tables = tomllib.loads(file_text(path, finder.timeout))
+            tables = tomllib.loads(file_text(path, finder.timeout, finder.tls))
             return [address for _, address in chain_of(tables, finder.chain).replicas]
         except (tomllib.TOMLDecodeError, UnicodeDecodeError, BadTopology) as cause:
             raise BadTopology(f"the cluster's file {path} makes no sense: {cause}") from None
@@ -148,14 +151,15 @@ def chain_of(tables: dict[str, Any], number: int | None) -> Chain:
 
 
 def controller(place: str) -> Source:
-    """A controller's admin port: `HOST:PORT`, or a URL of it."""
-    url = place if place.startswith("http://") else f"http://{place}"
-    if "://" in place and not place.startswith("http://") or place.startswith("tcp:"):
-        raise ValueError(f"{place!r} is no controller's admin port: write HOST:PORT, as its --admin says (plain HTTP)")
+    """A controller's admin port: `HOST:PORT`, asked by https where somebody's certificates are believed; or a URL of it."""
+    has_scheme = place.startswith(("http://", "https://"))
+    if "://" in place and not has_scheme or place.startswith(("tcp:", "tls:")):
+        raise ValueError(f"{place!r} is no controller's admin port: write HOST:PORT, as its --admin says")
 
     def ask(finder: Finder) -> list[str]:
+        url = place if has_scheme else f"{scheme(finder.tls)}://{place}"
         try:
-            status, text = _asked(f"{url.rstrip('/')}/chain", _Asking(finder.timeout))
+            status, text = _asked(f"{url.rstrip('/')}/chain", _Asking(finder.timeout, finder.tls))
             if status != 200:
                 raise NotFound(f"{status} for /chain: is this a chain controller's admin port?")
             return _directory(text, finder)
@@ -172,8 +176,8 @@ def etcd(endpoints: str | Iterable[str], login: tuple[str, str] | None = None, t
     for url in urls:
         if not url.startswith(("http://", "https://")):
             raise ValueError(f"{url!r} is no etcd endpoint: write http://HOST:PORT or https://HOST:PORT")
-        if url.startswith("https://") and tls is None:
-            raise ValueError(f"{url}: whose certificates are believed? Give tls=ssl.create_default_context(cafile=FILE)")
+        if url.startswith("https://") and trust.believed(tls) is None:
+            raise ValueError(f"{url}: whose certificates are believed? Give tls=ssl.create_default_context(cafile=FILE), or name the file in {trust.CA}")
     if not urls:
         raise ValueError("no etcd endpoint is named: write http://HOST:PORT")
 
@@ -234,17 +238,25 @@ def _json(url: str, body: dict[str, str], token: str | None, asking: _Asking) ->
     return answer
 
 
-def asked(url: str, timeout: float, most: int) -> tuple[int, bytes]:
+def scheme(tls: ssl.SSLContext | None) -> str:
+    """How an admin port is asked of which nobody says it."""
+    return "http" if trust.believed(tls) is None else "https"
+
+
+def asked(url: str, timeout: float, most: int, tls: ssl.SSLContext | None = None) -> tuple[int, bytes]:
     """Status and text of a page, of so many bytes at most; raises `NotFound` or `OSError`."""
-    return _asked(url, _Asking(timeout, most=most))
+    return _asked(url, _Asking(timeout, tls, most))
 
 
 def _asked(url: str, asking: _Asking, body: bytes | None = None, headers: dict[str, str] | None = None) -> tuple[int, bytes]:
     """Status and text of a page: no proxy, no redirect."""
     parts = urllib.parse.urlsplit(url)
     host, port = parts.hostname or "", parts.port
+    context = trust.believed(asking.tls) if parts.scheme == "https" else None
+    if parts.scheme == "https" and context is None:
+        raise NotFound(f"whose certificates are believed? Give tls=ssl.create_default_context(cafile=FILE), or name the file in {trust.CA}")
     connection = (
-        http.client.HTTPSConnection(host, port, timeout=asking.timeout, context=asking.tls)
+        http.client.HTTPSConnection(host, port, timeout=asking.timeout, context=context)
         if parts.scheme == "https"
         else http.client.HTTPConnection(host, port, timeout=asking.timeout)
     )

@@ -4,6 +4,7 @@ There is no agreement between chains: a transaction over two of them raises `Acr
 when a key of its own is asked for; the others' keys do not wait for it.
 """
 
+import ssl
 from dataclasses import replace
 from pathlib import Path
 from threading import RLock
@@ -19,10 +20,10 @@ from .txn import Key, Outcome, State, Status, Transaction, as_key
 class Shards(Operations):
     """Threads may share it: one operation of each chain is under way at a time."""
 
-    def __init__(self, path: str | Path, chains: list[Chain], deadline: float = 10.0, timeout: float = 2.0) -> None:
+    def __init__(self, path: str | Path, chains: list[Chain], deadline: float = 10.0, timeout: float = 2.0, tls: ssl.SSLContext | None = None) -> None:
         """Of these chains of the file. Raises `NotFound` where nobody of any is."""
         self.deadline = deadline
-        self._finder = Finder([file(path)], None, timeout)
+        self._finder = Finder([file(path)], None, timeout, tls)
         self._of = slots.table({chain.number: chain.slots for chain in chains})
         self._stores: dict[int, Store | None] = {chain.number: None for chain in chains}
         self._locks = {chain.number: RLock() for chain in chains}

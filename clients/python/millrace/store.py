@@ -11,6 +11,7 @@ Where the home of boxes has claimed the chain a write that did not come by it is
 new number, at the home. Where the home is gone the chain is asked, under the same number: either is the answer. docs/design/011-durability.md.
 """
 
+import ssl
 import threading
 import time
 from collections.abc import Callable
@@ -19,7 +20,7 @@ from typing import Any, TypeVar
 
 from . import txn
 from .errors import MillraceError, NotDone, NotFound, Rejected, Unknown
-from .fabric import Connection, Failed, Lost
+from .fabric import Connection, Denied, Failed, Lost
 from .find import Finder
 from .operations import Operations
 from .protobuf import Malformed
@@ -156,7 +157,8 @@ class Store(Operations):
                 if asking.sent == 0:
                     raise NotDone(f"not done, and it will not be: {asking.trouble}")
                 raise unknown
-            if said.why == Refused.MALFORMED:
+            # An earlier copy may have met other rights, and been done.
+            if said.why == Refused.MALFORMED or said.why == Refused.DENIED and asking.sent <= 1:
                 raise Rejected(said.text)
             if said.why == Refused.NO_SESSION:
                 self._session = b""
@@ -172,10 +174,12 @@ class Store(Operations):
         while self._home is not None and (now := time.monotonic()) < until:
             try:
                 if self._at_home is None or not self._at_home.is_open:
-                    self._at_home = Connection(self._home, _SERVICE, min(until, now + self._finder.timeout))
+                    self._at_home = Connection(self._home, _SERVICE, min(until, now + self._finder.timeout), self._finder.tls)
                 asking.sent += 1
                 # It may wait for boxes: while it lives, so do we.
                 said = txn.answer(self._at_home.call("Execute", request, until))
+            except Denied as cause:
+                return asking.denied(cause)
             except (Lost, Failed, Malformed) as cause:
                 asking.trouble = f"the home at {self._home}: {cause}"
                 self._leave_home()
@@ -228,6 +232,8 @@ class Store(Operations):
                 connection = self._connection(whom, until)
                 asking.sent += 1
                 said: Any = parse(connection.call(method, body, min(until, now + timeout)))
+            except Denied as cause:
+                return asking.denied(cause)
             except (Lost, Failed, Malformed) as cause:
                 asking.trouble = f"replica {whom} at {self._places.get(whom, '?')}: {cause}"
                 if not isinstance(cause, Failed):
@@ -268,7 +274,7 @@ class Store(Operations):
         if address is None:
             raise Lost("nobody knows where it is")
         until = min(until, time.monotonic() + self._finder.timeout)
-        connection, info = _opened(address, until)
+        connection, info = _opened(address, until, self._finder.tls)
         if info.replica != replica or info.chain != self._chain:
             connection.close()
             raise Lost(f"replica {info.replica} of chain {info.chain} is there")
@@ -329,7 +335,7 @@ class Store(Operations):
         timeout = max(0.01, min(self._finder.timeout, until - self._searched))
         for address in replace(self._finder, timeout=timeout).addresses():
             try:
-                connection, info = _opened(address, min(until, time.monotonic() + self._finder.timeout))
+                connection, info = _opened(address, min(until, time.monotonic() + self._finder.timeout), self._finder.tls)
             except (Lost, Failed, Malformed) as cause:
                 failures.append(f"{address}: {cause}")
                 continue
@@ -357,10 +363,15 @@ class _Asking:
         """Copies that may have arrived."""
         self.trouble = "no replica answered in time"
 
+    def denied(self, cause: Denied) -> Refusal:
+        """There is no right to it, which is for good."""
+        self.trouble = str(cause)
+        return Refusal(Refused.DENIED, None, str(cause))
 
-def _opened(address: str, until: float) -> tuple[Connection, Info]:
+
+def _opened(address: str, until: float, tls: ssl.SSLContext | None) -> tuple[Connection, Info]:
     """A connection, and what the replica there says of itself."""
-    connection = Connection(address, _SERVICE, until)
+    connection = Connection(address, _SERVICE, until, tls)
     try:
         return connection, Info.parse(connection.call("Info", b"", until))
     except BaseException:

@@ -5,6 +5,7 @@ A client needs homes in the order of the file, addresses, and some registers of 
 """
 
 import ipaddress
+import ssl
 import tomllib
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -56,17 +57,17 @@ class Topology:
     """Where operators find controllers, of those that say it."""
 
     @classmethod
-    def read(cls, path: str | Path) -> "Topology":
-        """Of a file, or of the controllers that are named instead, `http://HOST:PORT`; raises `OSError`, `BadTopology` or `NotFound`."""
-        text = file_text(path)
+    def read(cls, path: str | Path, tls: ssl.SSLContext | None = None) -> "Topology":
+        """Of a file, or of the controllers that are named instead, `http://HOST:PORT` or `https://`; raises `OSError`, `BadTopology` or `NotFound`."""
+        text = file_text(path, tls=tls)
         told = cls._of_text(text, path)
         here = controllers.key_here()
         return told if controllers.named(path) is None or here is None else replace(told, key_file=here)
 
     @classmethod
-    def find(cls, path: str | Path, timeout: float = controllers.TIMEOUT) -> "Topology":
+    def find(cls, path: str | Path, timeout: float = controllers.TIMEOUT, tls: ssl.SSLContext | None = None) -> "Topology":
         """The same, with homes where the controllers know them to be that the file names. None of them needs to answer."""
-        topology = cls.read(path)
+        topology = cls.read(path, tls)
         if not topology.admins or controllers.named(path) is not None:
             return topology
 
@@ -78,7 +79,7 @@ class Topology:
             return told.moved
 
         try:
-            return topology.with_moved(controllers.first(controllers.urls(topology.admins), timeout, moved))
+            return topology.with_moved(controllers.first(controllers.urls(topology.admins, tls), timeout, moved, tls))
         except NotFound:
             return topology
 

@@ -111,6 +111,7 @@ class Refused(IntEnum):
     MALFORMED = 3
     NO_SESSION = 4
     FORGOTTEN = 5
+    DENIED = 6
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """Replicas that say what a test tells them to, at ports of their own: the fabric's wire from the server's side."""
 
 import socket
+import ssl
 import struct
 import threading
 from collections.abc import Callable
@@ -21,6 +22,10 @@ class Ends(Exception):
     """The connection ends instead of an answer."""
 
 
+class Denies(Exception):
+    """The call is answered with PERMISSION_DENIED, and this text."""
+
+
 Answer = Callable[[str, bytes], bytes]
 """The reply to a method's request; or it raises what happens instead."""
 
@@ -38,7 +43,7 @@ def welcome() -> bytes:
 class Replica:
     """A listener, and a thread for each connection."""
 
-    def __init__(self, replica: int, answer: Answer, chain: int = 7) -> None:
+    def __init__(self, replica: int, answer: Answer, chain: int = 7, tls: ssl.SSLContext | None = None) -> None:
         self.replica, self.chain, self.answer = replica, chain, answer
         self.epoch = 1
         self.members: list[tuple[int, str]] = []
@@ -46,7 +51,8 @@ class Replica:
         self.pings = 0
         self._connections: list[socket.socket] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
-        self.address = f"tcp:127.0.0.1:{self._listener.getsockname()[1]}"
+        self._tls = tls
+        self.address = f"{'tcp' if tls is None else 'tls'}:127.0.0.1:{self._listener.getsockname()[1]}"
         self._thread = threading.Thread(target=self._listen, daemon=True)
         self._thread.start()
 
@@ -74,6 +80,12 @@ class Replica:
                 connection, _ = self._listener.accept()
             except OSError:
                 return
+            if self._tls is not None:
+                try:
+                    connection = self._tls.wrap_socket(connection, server_side=True)
+                except OSError:
+                    connection.close()
+                    continue
             self._connections.append(connection)
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
@@ -105,6 +117,8 @@ class Replica:
             connection.sendall(emit(7, self.answer(method, frame.body), call=frame.call))
         except Hangs:
             pass
+        except Denies as why:
+            connection.sendall(emit(7, str(why).encode(), method=7, call=frame.call))
 
     def info(self) -> bytes:
         """What it says of itself."""

@@ -5,7 +5,7 @@ import unittest
 from collections.abc import Callable
 from pathlib import Path
 
-from chained import SESSION, Answer, Ends, Hangs, Replica, done, numbers, opened, outcome, refused
+from chained import SESSION, Answer, Denies, Ends, Hangs, Replica, done, numbers, opened, outcome, refused
 
 from millrace import BadNumber, Cluster, MillraceError, NotDone, NotFound, Rejected, State, Store, Unknown, Why
 from millrace.find import Finder, file, replicas
@@ -212,6 +212,18 @@ class Chain(unittest.TestCase):
         for wrong in (lambda: store.get(""), lambda: store.set("k", bytes(65537)), lambda: store.increment("k", 1 << 63)):
             self.assertRaises(ValueError, wrong)
         self.assertEqual(store.get_many([]), [])
+
+    def test_what_there_is_no_right_to_is_not_asked_again(self) -> None:
+        def execute(_: bytes, __: int) -> bytes:
+            raise Denies("no right to write key k")
+
+        one = self.replica(1, serving(execute))
+        store = self.store(one.address)
+        with self.assertRaises(Rejected) as caught:
+            store.set("k", b"v")
+        self.assertIn("no right to write key k", str(caught.exception))
+        self.assertRaises(Rejected, store.get, "k")
+        self.assertEqual(len(one.asked("Execute")), 2)
 
     def test_who_joins_is_met_when_a_connection_is_made(self) -> None:
         first, second, third = (self.replica(n, serving(lambda *_: done(9, (1,)))) for n in (1, 2, 3))

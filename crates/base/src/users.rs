@@ -3,8 +3,9 @@
 //! ```text
 //!   user:password        one a line, as memcached's -Y has them
 //!   user:password:more   the same of a file that MEMCACHED_SASL_PWDB names: what follows a second colon is not looked at
+//!   name:token           of who has a token instead of a name and a password: no two are alike, and none is short
 //! ```
-//! Passwords are not kept: a line becomes the tag of its user and password under a key that is drawn when the file is read.
+//! Passwords are not kept: a line becomes the tags of its user and password, and of the password alone, under a key that is drawn when the file is read.
 //!
 //! Invariant: every tag is looked at in every comparison, so the time says neither whether there is such a user nor how much of a password was right.
 //!
@@ -23,6 +24,9 @@ pub const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Most users of a file.
 pub const USERS_MAX: usize = 4096;
 
+/// Bytes of a token at least: shorter ones can be guessed.
+pub const TOKEN_BYTES_MIN: usize = 16;
+
 /// Where a password ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
@@ -30,6 +34,8 @@ pub enum Form {
     Line,
     /// At a colon, too.
     Colon,
+    /// At the end of its line; it is a token, which says alone who has it.
+    Token,
 }
 
 /// Who may log in.
@@ -37,6 +43,8 @@ pub enum Form {
 pub struct Users {
     key: Key,
     tags: Vec<Tag>,
+    /// Of tokens alone, with the names of who has them.
+    tokens: Vec<(Tag, Box<[u8]>)>,
 }
 
 impl Users {
@@ -45,7 +53,7 @@ impl Users {
     /// # Errors
     /// The first line that lists none, or how many are too many.
     pub fn parse(text: &[u8], form: Form) -> Result<Users, Malformed> {
-        let mut users = Users { key: Key::generate(), tags: Vec::new() };
+        let mut users = Users { key: Key::generate(), tags: Vec::new(), tokens: Vec::new() };
         for (at, line) in text.split(|&byte| byte == b'\n').enumerate() {
             let line = line.strip_suffix(b"\r").unwrap_or(line);
             if line.is_empty() {
@@ -54,19 +62,23 @@ impl Users {
             let colon = line.iter().position(|&byte| byte == b':').ok_or(Malformed::Line(at + 1))?;
             let (user, password) = (&line[..colon], &line[colon + 1..]);
             let end = match form {
-                Form::Line => None,
+                Form::Line | Form::Token => None,
                 Form::Colon => password.iter().position(|&byte| byte == b':'),
             };
             let password = &password[..end.unwrap_or(password.len())];
             if user.is_empty() || password.is_empty() {
                 return Err(Malformed::Line(at + 1));
             }
-            if users.tags.len() == USERS_MAX {
+            if users.count() == USERS_MAX {
                 return Err(Malformed::TooMany);
+            }
+            if form == Form::Token {
+                users.add_token(user, password).map_err(|why| why(at + 1))?;
+                continue;
             }
             users.tags.push(users.key.tag(&[user, password]));
         }
-        if users.tags.is_empty() { Err(Malformed::Nobody) } else { Ok(users) }
+        if users.count() == 0 { Err(Malformed::Nobody) } else { Ok(users) }
     }
 
     /// Whether this is the password of a user.
@@ -76,9 +88,35 @@ impl Users {
         self.tags.iter().fold(false, |is_in, known| is_in | (*known == tag))
     }
 
+    fn add_token(&mut self, name: &[u8], token: &[u8]) -> Result<(), fn(usize) -> Malformed> {
+        if token.len() < TOKEN_BYTES_MIN {
+            return Err(Malformed::ShortToken);
+        }
+        let tag = self.key.tag(&[token]);
+        if self.tokens.iter().any(|(known, other)| *known == tag || **other == *name) {
+            return Err(Malformed::Twice);
+        }
+        self.tokens.push((tag, name.into()));
+        Ok(())
+    }
+
+    /// Who has this token.
+    pub fn owner_of(&self, token: &[u8]) -> Option<&[u8]> {
+        let tag = self.key.tag(&[token]);
+        // All of them, whichever it is.
+        self.tokens
+            .iter()
+            .fold(None, |found, (known, name)| if *known == tag { Some(&**name) } else { found })
+    }
+
+    /// Whether there is a token of this name.
+    pub fn has_token_of(&self, name: &[u8]) -> bool {
+        self.tokens.iter().any(|(_, known)| **known == *name)
+    }
+
     /// How many there are.
     pub fn count(&self) -> usize {
-        self.tags.len()
+        self.tags.len() + self.tokens.len()
     }
 }
 
@@ -91,6 +129,10 @@ pub enum Malformed {
     TooMany,
     /// It lists nobody.
     Nobody,
+    /// The token of the line with this number has less than [`TOKEN_BYTES_MIN`] bytes.
+    ShortToken(usize),
+    /// The line with this number has a name or a token of a line before it.
+    Twice(usize),
 }
 
 /// A file of users, which may be read again.
@@ -134,12 +176,21 @@ impl UserFile {
 
     /// Its mode, if others than its owner may read it.
     pub fn is_open_to_others(&self) -> Option<u32> {
-        let mode = std::fs::metadata(&self.path).ok()?.mode() & 0o777;
-        (mode & 0o044 != 0).then_some(mode)
+        is_open_to_others(&self.path)
     }
 }
 
-fn read(path: &Path, form: Form) -> Result<Users, UsersError> {
+/// The mode of a file, if others than its owner may read it.
+pub fn is_open_to_others(path: &Path) -> Option<u32> {
+    let mode = std::fs::metadata(path).ok()?.mode() & 0o777;
+    (mode & 0o044 != 0).then_some(mode)
+}
+
+/// Reads a file of users.
+///
+/// # Errors
+/// It cannot be read, or does not list users.
+pub fn read(path: &Path, form: Form) -> Result<Users, UsersError> {
     let failed = |cause| UsersError::Io(path.to_owned(), cause);
     let file = File::open(path).map_err(failed)?;
     let mut text = Vec::new();
@@ -180,6 +231,16 @@ impl fmt::Display for UsersError {
             }
             UsersError::Malformed(path, Malformed::Nobody) => {
                 write!(f, "users in {}: nobody; write a line user:password for each", path.display())
+            }
+            UsersError::Malformed(path, Malformed::ShortToken(line)) => {
+                let path = path.display();
+                write!(
+                    f,
+                    "{path}:{line}: a token of less than {TOKEN_BYTES_MIN} bytes can be guessed: openssl rand -hex 32 makes one"
+                )
+            }
+            UsersError::Malformed(path, Malformed::Twice(line)) => {
+                write!(f, "{}:{line}: its name or its token is that of a line before it", path.display())
             }
         }
     }
@@ -232,6 +293,24 @@ mod tests {
         let many = "user:password\n".repeat(USERS_MAX);
         assert_eq!(of(&many, Form::Line).expect("as many as may be").count(), USERS_MAX);
         assert_eq!(of(&(many + "a:b"), Form::Line).expect_err("one more"), Malformed::TooMany);
+    }
+
+    #[test]
+    fn a_token_says_who_has_it() {
+        let users = of("ci:0123456789abcdef\ncd:fedcba:9876543210\n", Form::Token).expect("tokens");
+        assert_eq!((users.count(), users.has_token_of(b"ci"), users.has_token_of(b"c")), (2, true, false));
+        assert_eq!(users.owner_of(b"0123456789abcdef"), Some(&b"ci"[..]));
+        assert_eq!(users.owner_of(b"fedcba:9876543210"), Some(&b"cd"[..]));
+        assert_eq!((users.owner_of(b""), users.owner_of(b"0123456789abcde")), (None, None));
+        assert!(!users.admits(b"ci", b"0123456789abcdef"), "a token is no password");
+        for (text, why) in [
+            ("ci:0123456789abcde", Malformed::ShortToken(1)),
+            ("ci:0123456789abcdef\ncd:0123456789abcdef", Malformed::Twice(2)),
+            ("ci:0123456789abcdef\n\nci:fedcba9876543210", Malformed::Twice(3)),
+            ("ci", Malformed::Line(1)),
+        ] {
+            assert_eq!(of(text, Form::Token).expect_err(text), why);
+        }
     }
 
     #[test]

@@ -15,6 +15,8 @@ pub struct Grpc {
     runtime: Runtime,
     sender: SendRequest<Bytes>,
     address: SocketAddr,
+    /// What each call is sent with, if anything.
+    authorization: Option<String>,
     _connection: JoinHandle<()>,
 }
 
@@ -34,7 +36,13 @@ impl Grpc {
             // Its end is seen by whoever waits for an answer.
             Ok::<_, String>((sender, tokio::spawn(async { drop(connection.await) })))
         })?;
-        Ok(Grpc { runtime, sender, address, _connection: connection })
+        Ok(Grpc { runtime, sender, address, authorization: None, _connection: connection })
+    }
+
+    /// The same, whose calls say who sends them: `Bearer TOKEN`.
+    #[must_use]
+    pub fn authorized(self, by: &str) -> Grpc {
+        Grpc { authorization: Some(by.to_owned()), ..self }
     }
 
     /// The reply to an encoded message, within that time.
@@ -51,8 +59,9 @@ impl Grpc {
         let mut request = Request::post(format!("http://{}{method}", self.address))
             .header("content-type", "application/grpc")
             .header("te", "trailers");
-        if let Some(trace) = trace {
-            request = request.header("traceparent", trace);
+        let authorization = self.authorization.as_deref().map(|by| ("authorization", by));
+        for (name, value) in trace.map(|trace| ("traceparent", trace)).into_iter().chain(authorization) {
+            request = request.header(name, value);
         }
         let request = request.body(()).map_err(|error| error.to_string())?;
         let mut framed = vec![0];

@@ -16,11 +16,14 @@
 pub mod contest;
 pub mod demo;
 pub mod drive;
+#[cfg(feature = "grpc")]
 pub mod grpc;
 pub mod load;
 pub mod probe;
+#[cfg(feature = "rec")]
 pub mod rec;
 pub mod report;
+#[cfg(feature = "rpc")]
 pub mod rpc;
 pub mod tally;
 pub mod txn;

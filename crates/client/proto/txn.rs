@@ -3266,7 +3266,7 @@ pub mod millrace {
                 options: ::fabric::stub::MethodOptions::NONE,
             },
         ],
-        hash: 0x97f0ad1d0fb96a90,
+        hash: 0x0d3096c79076e148,
         descriptors: super::DESCRIPTORS,
     };
 
@@ -3731,6 +3731,8 @@ pub mod millrace {
             pub const WHY_NO_SESSION: Why = Why(4);
             /// This was answered, and its answer forgotten since.
             pub const WHY_FORGOTTEN: Why = Why(5);
+            /// There is no right to it: `text` says which is missing. Asking again does not help.
+            pub const WHY_DENIED: Why = Why(6);
         }
 
         ::codec::typed_enum! {
@@ -3741,6 +3743,7 @@ pub mod millrace {
             3 => "WHY_MALFORMED",
             4 => "WHY_NO_SESSION",
             5 => "WHY_FORGOTTEN",
+            6 => "WHY_DENIED",
         }
     }
 

@@ -14,10 +14,12 @@
 //! |---|---|
 //! | [`Cluster`], [`Builder`] | a cluster, found: its store, its cache |
 //! | [`Store`], [`Pending`] | keys and transactions of a chain |
+//! | [`kv`] | a client of one key-value server: shared memory, Unix sockets, TCP, TLS |
 //! | [`cache`] | the in-network cache: a client of its boxes and homes, and the file that says where they are |
 //! | [`replies`] | calls whose replies the cache may have |
 //! | [`chain`] | the client beneath a store: transactions with and without waiting, replicas found and followed |
 //! | [`mod@file`], [`table`] | the file of a cluster as clients read it; tables of TOML whose every complaint has a line |
+//! | [`rights`] | the file that says who may do what at a server |
 //! | [`controllers`] | the same file, as controllers have it |
 //! | [`etcd`], [`web`] | what is asked over HTTP: etcd's gateway, admin ports |
 //!
@@ -33,7 +35,9 @@ pub mod controllers;
 mod error;
 pub mod etcd;
 pub mod file;
+pub mod kv;
 pub mod replies;
+pub mod rights;
 mod store;
 pub mod table;
 pub mod web;

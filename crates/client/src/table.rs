@@ -277,7 +277,7 @@ impl<'a> Entry<'a> {
     /// # Errors
     /// It is no list of tables.
     pub fn tables(&self) -> Result<Vec<Table<'a>>, Wrong> {
-        let wrong = || self.wants("a list of tables: [[listen]]");
+        let wrong = || self.wants(&format!("a list of tables: [[{}]]", self.name));
         let all = self.value.as_array().ok_or_else(wrong)?;
         let table = |value: &'a Spanned<DeValue<'a>>| {
             let content = value.get_ref().as_table().ok_or_else(wrong)?;

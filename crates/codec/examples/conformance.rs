@@ -2,7 +2,8 @@
 //!
 //! Shape: on stdin and stdout, 4 bytes of length (little-endian) and a `ConformanceRequest`, answered by as many and a
 //! `ConformanceResponse`. Both go through the codec as well. Two arguments say how messages are decoded, `borrowed`,
-//! `owned`, or by an accelerator that writes across (`one-shot`, `field-by-field`), and who writes them: `encoder`, or a strategy of serialising for an accelerator, `cpu-only`, `accelerator-only` or
+//! `owned`, or by an accelerator that writes across (`one-shot`, `field-by-field`), and who writes them: `encoder`, or a strategy of serialising for
+//! an accelerator, `cpu-only`, `accelerator-only` or
 //! `memory-affinity`.
 //!
 //! `tests/conformance.rs` starts it.

@@ -1,7 +1,8 @@
 //! What a channel costs beside encode, decode and the link: unary calls over a link that answers by itself.
 //!
 //! `cargo bench -p millrace-fabric --bench channel`. Both sides of the comparison use the same link and the same frames: *bare* puts
-//! headers into it and parses what comes, *channel* goes through start and poll, the last column has a monitor at its default sampling. Rounds alternate; printed is the median of the
+//! headers into it and parses what comes, *channel* goes through start and poll, the last column has a monitor at its default sampling.
+//! Rounds alternate; printed is the median of the
 //! rounds' differences with their quartiles. Time is this thread's processor time, so that neighbours on a busy machine count less.
 
 use base::cpu::thread_time;

@@ -1,7 +1,8 @@
 //! One connection for many threads, who drive it in turns, against a connection for each thread.
 //!
 //! `cargo bench -p millrace-fabric --bench shared` (`-- --quick`: few rounds). Both sides call the same server, a thread of this process, over rings
-//! in memory, where a connection more costs next to nothing, and over sockets, where it costs system calls; 64-byte echoes of bytes. Window 16: so many calls in flight per thread, with a completion queue; window 1: blocking calls. Rounds
+//! in memory, where a connection more costs next to nothing, and over sockets, where it costs system calls; 64-byte echoes of bytes.
+//! Window 16: so many calls in flight per thread, with a completion queue; window 1: blocking calls. Rounds
 //! alternate; printed are medians of the rounds, and the median of the rounds' ratios (shared to own) with their quartiles. Processor time is
 //! the whole process': threads, standby, and the server with one connection that is busy or with many.
 

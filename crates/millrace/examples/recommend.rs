@@ -53,6 +53,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         grpc: None,
         cores: None,
         registers: Arc::new(Registers::default()),
+        rights: None,
     })?;
     let address = &server.addresses()[0];
     println!("serving at {address} and http://{}\n", server.http().ok_or("no port")?);

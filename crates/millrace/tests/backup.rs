@@ -219,6 +219,9 @@ fn damage(saved: &Path, to: &Path) {
         let verify = chain(&["verify", &text(saved)]);
         assert_eq!(verify.status.code(), Some(1), "{path:?} {at:?}: {}", stdout(&verify));
         assert!(stdout(&verify).contains("DAMAGED"), "{}", stdout(&verify));
+        let told = chain(&["verify", "--json", &text(saved)]);
+        let told: serde_json::Value = serde_json::from_str(&stdout(&told)).expect("a line of JSON");
+        assert_eq!(told["good"], false, "{told}");
         let refused = restore(saved, to);
         assert_eq!(refused.status.code(), Some(1));
         assert!(stderr(&refused).contains("is damaged, and nothing serves from it"), "{}", stderr(&refused));

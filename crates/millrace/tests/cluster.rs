@@ -227,8 +227,9 @@ fn a_box_is_drained_stopped_and_comes_back_under_load() {
         assert!(waited() > before, "writes wait for box 1 while it serves");
 
         longest_was("before");
-        let said = cluster.change(&["drain", "box:1"]).expect("a controller obeys");
-        assert!(said.contains("box:1 may be stopped"), "{said}");
+        let said = cluster.change(&["drain", "box:1", "--json"]).expect("a controller obeys");
+        let said: Value = serde_json::from_str(&said).expect("an object");
+        assert!(said["may_be_stopped"] == true && said["member"] == "box:1", "{said}");
         assert!(std::fs::read_to_string(file).expect("a file").contains("draining = true"));
         let (_, said) = status(file);
         assert_eq!(state(&said, "box:1"), "drained", "{said:#}");
@@ -469,4 +470,23 @@ fn is_leader(url: &str) -> Option<bool> {
     let status: Value = serde_json::from_str(answer.split_once("\r\n\r\n")?.1).ok()?;
     let leader = status["leader"].as_str().filter(|leader| *leader != "0")?;
     Some(status["header"]["member_id"].as_str() == Some(leader))
+}
+
+/// What `--json` says of keys and members that may not be stopped, with the exit status that there is without.
+#[test]
+fn what_is_refused_is_an_object_too() {
+    let folder = Folder::new("objects");
+    let (key, none) = (folder.path("own.key"), folder.path("none.key"));
+    assert!(millrace(&["key", "new", &key]).status.success());
+    for (file, is_good) in [(&key, true), (&none, false)] {
+        let output = millrace(&["key", "check", file, "--json"]);
+        let said: Value = serde_json::from_slice(&output.stdout).expect("an object");
+        let wanted = (is_good, &Value::from(is_good), &Value::from(file.as_str()));
+        assert_eq!((output.status.success(), &said["good"], &said["path"]), wanted);
+    }
+    let cluster = Cluster::of(folder, &Text::new().rack());
+    let output = millrace(&["cluster", "drain", &cluster.file, "home:1", "--json"]);
+    let said: Value = serde_json::from_slice(&output.stdout).expect("an object");
+    assert!(!output.status.success() && said["may_be_stopped"] == false, "{said}");
+    assert!(said["what"].as_str().is_some_and(|what| what.contains("home")), "{said}");
 }

@@ -1,9 +1,9 @@
 //! `engine.mode = dedicated`: the same answers as with a shared engine, under every way of waiting.
 
 use base::Prng;
+use client::kv::rings;
 use serve::kv::Server;
 use serve::kv::config::Config;
-use serve::shm_client;
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -254,7 +254,7 @@ fn shared_memory_works_with_it() {
         let path = std::env::temp_dir().join(format!("millrace-dedicated-{}.sock", std::process::id()));
         config.listen.shm = Some(path.clone());
         let node = Server::start(&config).expect("a node");
-        let mut client = shm_client::Client::connect(&path).expect("rings");
+        let mut client = rings::Client::connect(&path).expect("rings");
         for n in 0..500 {
             let expected = format!("STORED\r\nVALUE k 0 3\r\n{n:03}\r\nEND\r\n");
             let message = format!("set k 0 0 3\r\n{n:03}\r\nget k\r\n");

@@ -57,6 +57,42 @@ fn the_whole_is_driven_moved_and_hurt_and_every_value_is_right() {
 }
 
 #[test]
+fn a_tour_has_six_scenes_with_figures_of_their_own() {
+    let page = std::env::temp_dir().join(format!("millrace-tour-{}.html", std::process::id()));
+    let output = Command::new(env!("CARGO_BIN_EXE_millrace"))
+        .args(["tour", "--scene", "1s", "--rate", "50", "--json", "--report"])
+        .arg(&page)
+        .output()
+        .expect("it runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}: {said}", output.status);
+    let toured: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let scenes = toured["scenes"].as_array().expect("a list");
+    let events: Vec<usize> =
+        scenes.iter().map(|scene| scene["events"].as_array().map_or(0, Vec::len)).collect();
+    assert_eq!(events, [0, 0, 0, 2, 1, 1], "{toured}");
+    let answered = |rows: &Value, name: &str| -> u64 {
+        let rows = rows.as_array().expect("a list").iter().filter(|row| row["name"] == name);
+        rows.map(|row| number(&row["answered"])).sum()
+    };
+    for scene in scenes {
+        for row in scene["rows"].as_array().expect("a list") {
+            assert!(number(&row["answered"]) > 0 && number(&row["wrong"]) == 0, "{row}");
+        }
+    }
+    // A scene has what was done in its time: those two together have no more than the whole.
+    let of = |scene: usize, name: &str| answered(&scenes[scene]["rows"], name);
+    let (first, second) = (of(0, "get, memcached"), of(1, "get, memcached"));
+    assert!(
+        first > 0 && second > 0 && first + second <= answered(&toured["whole"]["rows"], "get, memcached")
+    );
+    assert_eq!(number(&toured["whole"]["compared"]), 64);
+    let html = std::fs::read_to_string(&page).expect("a page");
+    std::fs::remove_file(&page).expect("it was there");
+    assert!(html.contains("Every protocol, the same items") && !html.contains("http-equiv"), "{html}");
+}
+
+#[test]
 fn a_part_has_flags_of_its_own() {
     let help = |words: &[&str]| {
         let output = Command::new(env!("CARGO_BIN_EXE_millrace")).args(words).output().expect("it runs");

@@ -78,6 +78,20 @@ impl Nodes {
     }
 }
 
+/// `--json`, where `colour` is red.
+fn answers_are_objects(ask: impl Fn(&[&str]) -> Output) {
+    let json = |words: &[&str]| -> serde_json::Value {
+        serde_json::from_slice(&ask(words).stdout).expect("an object, whatever was answered")
+    };
+    let found = json(&["get", "colour", "--json", "--no-cache"]);
+    assert_eq!(
+        (&found["status"], &found["value"], &found["by"]),
+        (&"OK".into(), &"red".into(), &"home".into())
+    );
+    assert!(found["version"].as_u64() > Some(0) && found["seconds"].is_number(), "{found}");
+    assert_eq!(json(&["get", "nothing", "--json"])["status"], "MISS");
+}
+
 #[test]
 fn nodes_and_clients_by_hand() {
     let folder = Folder::new("hand");
@@ -121,6 +135,7 @@ fn nodes_and_clients_by_hand() {
     ok(&["cas", "colour", "red", "--if-version", version]);
     fails(&["cas", "colour", "green", "--if-version", version], 4, "EXISTS");
     fails(&["get", "nothing"], 3, "MISS");
+    answers_are_objects(ask);
     fails(&["add", "colour", "x"], 4, "EXISTS");
     assert_eq!(ok(&["incr", "n", "--initial", "5"]).0, "5\n");
     assert_eq!(ok(&["incr", "n", "3"]).0, "8\n");

@@ -125,6 +125,11 @@ fn a_rack_goes_up_and_down() {
         assert!(status.contains(words), "{words}: {status}");
     }
     assert!(!status.contains("ended"), "{status}");
+    let told: serde_json::Value = serde_json::from_str(&ok(&["status", "--json", &rack.0])).expect("JSON");
+    let members = told[0]["members"].as_array().expect("members");
+    let holder = members.iter().find(|member| member["node"] == "holder").expect("it is listed");
+    assert!(holder["process"]["alive"] == true && holder["address"].is_null(), "{told}");
+    assert_eq!(members.len(), status.lines().count() - 2, "{told}");
     assert!(
         ok(&["exec", "--name", &rack.0, "box:1", "--", "ip", "route"]).contains("10.77.100.1 dev to-client1")
     );

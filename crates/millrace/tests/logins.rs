@@ -4,6 +4,7 @@
 mod proxied;
 mod served;
 
+use client::kv::rings;
 use protocol::memcache::LOGIN_FAILURES_MAX;
 use protocol::memcache::binary::{HEADER_LEN, REQUEST_MAGIC, opcode};
 use proxied::{OPTIONS, Proxied};
@@ -11,7 +12,6 @@ use serve::http::PortAt;
 use serve::kv::{Server, StartError};
 use serve::memcached::login::{Entrance, LoginArgs, Spoken};
 use serve::proxy::Running;
-use serve::shm_client;
 use served::{Client, Served, config};
 use std::path::PathBuf;
 
@@ -174,7 +174,7 @@ fn shared_memory_asks_for_a_login_once() {
     config.listen.shm = Some(path.clone());
     config.login = users.login(false, None);
     let node = Server::start(&config).expect("a node");
-    let mut client = shm_client::Client::connect(&path).expect("it gives rings");
+    let mut client = rings::Client::connect(&path).expect("it gives rings");
     let mut ask = |message: &str| {
         client
             .call(message.as_bytes(), |reply| String::from_utf8_lossy(reply).into_owned())
@@ -185,7 +185,7 @@ fn shared_memory_asks_for_a_login_once() {
     assert_eq!(ask(&text_login("ann one")), "STORED\r\n");
     assert_eq!(ask("get k\r\n"), "END\r\n");
     // Failures of several messages add up.
-    let mut client = shm_client::Client::connect(&path).expect("it gives rings");
+    let mut client = rings::Client::connect(&path).expect("it gives rings");
     let last =
         (1..=LOGIN_FAILURES_MAX + 1).find(|_| client.call(text_login("ann two").as_bytes(), |_| ()).is_err());
     assert_eq!(last, Some(LOGIN_FAILURES_MAX + 1));

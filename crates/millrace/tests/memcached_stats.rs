@@ -3,6 +3,7 @@
 
 mod memcached;
 mod served;
+mod watched;
 
 use memcached::Memcached;
 use rustix::process::{Pid, Signal, kill_process};

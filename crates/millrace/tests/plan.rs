@@ -23,6 +23,35 @@ fn temporary(name: &str) -> std::path::PathBuf {
     std::env::temp_dir().join(format!("millrace-plan-{}-{name}", std::process::id()))
 }
 
+/// What lists print for people and for programs is the same.
+#[test]
+fn lists_are_json_for_programs() {
+    let json = |words: &[&str]| -> serde_json::Value {
+        serde_json::from_str(&stdout(&[words, &["--json"]].concat())).expect("JSON")
+    };
+    for (words, key) in [(&["repro", "list"][..], "id"), (&["model", "platforms"], "platform")] {
+        let (all, text) = (json(words), stdout(words));
+        let all = all.as_array().expect("a list");
+        assert_eq!(all.len(), text.lines().count() - 1, "{words:?}");
+        for one in all {
+            let name = one[key].as_str().expect("a name");
+            assert!(text.contains(name), "{name} in {words:?}");
+        }
+    }
+    let numbers = json(&["model", "platforms", "bluefield2-ib"]);
+    let first = &numbers[0];
+    assert!(
+        first["value"].is_number() && first["unit"].is_string() && first["range"][1].is_number(),
+        "{first}"
+    );
+
+    let history = temporary("history.jsonl");
+    std::fs::write(&history, "").expect("a file");
+    let judged = json(&["check", history.to_str().expect("a plain path")]);
+    std::fs::remove_file(&history).expect("it is there");
+    assert_eq!(judged["verdict"], "good", "{judged}");
+}
+
 #[test]
 fn a_plan_says_what_to_do_and_why() {
     let page = temporary("page.html");

@@ -29,7 +29,7 @@ fn replies_of_a_pipeline_come_in_order_and_see_what_was_written_before() {
             wanted.extend(b"STORED\r\n");
             sent.extend(format!("get {name}\r\nversion\r\nincr none{key} 1\r\n").into_bytes());
             wanted.extend(get_reply(&name, &value));
-            wanted.extend(b"VERSION 1.6.18+millrace.0.1.0\r\nNOT_FOUND\r\n");
+            wanted.extend(b"VERSION 1.6.18+millrace.0.2.0\r\nNOT_FOUND\r\n");
         }
         sent.extend(
             b"set k0 0 0 1 noreply\r\nx\r\ndelete k1 noreply\r\nget k0 k1 nothing\r\nmg k1 v\r\nmn\r\n",
@@ -166,6 +166,7 @@ fn marks_of_meta_commands_are_everybodys() {
         ("cache_memlimit 64\r\n", "OK\r\n"),
         ("cache_memlimit 6\r\n", "MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m\r\n"),
         ("stats cachedump 1 1\r\n", "END\r\n"),
+        ("watch\r\n", "CLIENT_ERROR watch commands not allowed\r\n"),
         ("shutdown\r\n", "ERROR: shutdown not enabled\r\n"),
         ("lru_crawler metadump all\r\n", "ERROR metadump not allowed\r\n"),
     ] {

@@ -99,6 +99,13 @@ fn list_shows_services_and_methods_and_describes_them() {
     let one = server.ok("list", &["Echo"]);
     assert!(one.starts_with("demo.Echo") && !one.contains("millrace.Reflection"), "{one}");
 
+    let listed: serde_json::Value =
+        serde_json::from_str(&server.ok("list", &["Echo", "--json"])).expect("JSON");
+    assert_eq!(listed[0]["service"], "demo.Echo", "{listed}");
+    let methods = listed[0]["methods"].as_array().expect("methods");
+    let say = methods.iter().find(|method| method["name"] == "Say").expect("it has one");
+    assert_eq!(say["says"], serde_json::json!(["key text", "cacheable for 60 s"]), "{listed}");
+
     // What it describes can be used as a .proto file.
     let described = server.ok("list", &["demo.Echo", "--describe"]);
     assert!(described.contains("rpc Sum(stream Number) returns (Number);"), "{described}");

@@ -2,11 +2,11 @@
 //! read.
 
 use base::Prng;
+use client::kv::rings::{CallError, Client, Outcome, SendError, WaitPolicy};
 use ring::shm::{Segment, ShmClient};
 use serve::kv::Server;
 use serve::kv::config::Config;
 use serve::kv::shared::Report;
-use serve::shm_client::{CallError, Client, Outcome, SendError, WaitPolicy};
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
 use std::os::fd::AsFd;

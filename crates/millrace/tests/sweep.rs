@@ -83,6 +83,11 @@ fn what_a_killed_process_did_is_kept() {
     let out = good(millrace(&["sweep", "run", text(&file), "--out", text(&cut), "--resume"]));
     assert!(out.contains("150 of 150 runs of shard 0/1"), "{out}");
     assert_eq!(digest(&cut), digest(&whole));
+    let object: serde_json::Value =
+        serde_json::from_str(&good(millrace(&["sweep", "digest", text(&cut), "--json"]))).expect("an object");
+    assert_eq!((&object["runs"], &object["is_complete"]), (&150.into(), &true.into()));
+    let said = object["digest"].as_str().expect("text");
+    assert!(digest(&cut).contains(said) && object["missing"] == serde_json::json!([]), "{object}");
     let points = good(millrace(&["sweep", "points", text(&file)]));
     assert_eq!(points.lines().count(), 151);
 }

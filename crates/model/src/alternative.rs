@@ -18,6 +18,10 @@ pub enum Place {
     NicCores,
     /// An accelerator.
     Accelerator,
+    /// The thread of a node that owns the connections.
+    Edge,
+    /// An engine core of a node.
+    Engine,
     /// The host's cores.
     Host,
     /// Clients, by one-sided operations on memory: nobody at the server.
@@ -26,12 +30,21 @@ pub enum Place {
     Several,
 }
 
+impl Place {
+    /// Whether that is at the host, whichever of its threads.
+    pub fn is_host(self) -> bool {
+        matches!(self, Place::Edge | Place::Engine | Place::Host)
+    }
+}
+
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Place::NetworkBox => "network box",
             Place::NicCores => "NIC cores",
             Place::Accelerator => "accelerator",
+            Place::Edge => "edge",
+            Place::Engine => "engine",
             Place::Host => "host",
             Place::Client => "client",
             Place::Several => "several",

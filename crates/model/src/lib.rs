@@ -25,6 +25,7 @@ pub mod platform;
 pub mod popularity;
 pub mod queueing;
 pub mod random;
+pub mod rerun;
 pub mod sim;
 pub mod sweep;
 pub mod system;

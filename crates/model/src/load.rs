@@ -1,7 +1,8 @@
 //! Load: clients that keep so many operations under way or begin them at a rate, and what they see.
 
-use crate::kernel::ProgramId;
+use crate::kernel::{ProgramId, ResourceId};
 use crate::random::exponential;
+use crate::rerun;
 use crate::sim::{Mailbox, Sim};
 use base::{Picos, Prng};
 use hdrhistogram::Histogram;
@@ -80,13 +81,20 @@ pub struct Seen {
     over: Picos,
     /// Operations that an open loop could not begin.
     pub turned_away: u64,
+    /// Operations that had ended after each part of the span, of [`BATCHES`] that are as long.
+    ended: Vec<u64>,
 }
+
+/// Parts of a span whose rates are compared: enough for their spread, and each long beside what an operation takes.
+pub(crate) const BATCHES: u64 = 10;
+/// Student's t for 95 % with nine degrees of freedom.
+const T95: f64 = 2.262;
 
 impl Seen {
     /// Nothing yet, of a span that is `over` long.
     pub fn new(over: Picos) -> Seen {
         let latencies = Histogram::new_with_bounds(1, LONGEST, 3).expect("three digits are few enough");
-        Seen { latencies, over, turned_away: 0 }
+        Seen { latencies, over, turned_away: 0, ended: Vec::new() }
     }
 
     /// Counts an operation that took so long.
@@ -114,11 +122,49 @@ impl Seen {
         self.latencies.value_at_quantile(of) as f64 / 1e12
     }
 
+    /// A part of the span is over.
+    fn end_batch(&mut self) {
+        self.ended.push(self.count());
+    }
+
+    /// Half of the 95 % confidence interval of the rate, as a share of it: by the spread of batch means. 1 where too little was seen.
+    pub fn rate_error(&self) -> f64 {
+        let before = std::iter::once(&0).chain(&self.ended);
+        let batches: Vec<f64> =
+            self.ended.iter().zip(before).map(|(end, begin)| (end - begin) as f64).collect();
+        let (count, sum) = (batches.len() as f64, batches.iter().sum::<f64>());
+        if batches.len() < BATCHES as usize || sum == 0.0 {
+            return 1.0;
+        }
+        let mean = sum / count;
+        let squares: f64 = batches.iter().map(|of| (of - mean).powi(2)).sum();
+        T95 * (squares / (count - 1.0) / count).sqrt() / mean
+    }
+
+    /// Half of the 95 % confidence interval of a quantile, as a share of it, whatever the distribution: by order statistics.
+    pub fn quantile_error(&self, of: f64) -> f64 {
+        let (count, value) = (self.count() as f64, self.quantile(of));
+        if count == 0.0 || value <= 0.0 {
+            return 1.0;
+        }
+        let reach = 1.96 * (of * (1.0 - of) / count).sqrt();
+        (self.quantile((of + reach).min(1.0)) - self.quantile((of - reach).max(0.0))) / 2.0 / value
+    }
+
+    /// As if each operation had been so many, in a span so many times as long as it was accounted for.
+    #[must_use]
+    pub(crate) fn times(&self, times: u64) -> Seen {
+        let latencies = rerun::repeated(&self.latencies, times);
+        let ended = self.ended.iter().map(|ended| ended * times).collect();
+        Seen { latencies, over: self.over, turned_away: self.turned_away * times, ended }
+    }
+
     /// This and what another saw of the same span: all operations of both.
     #[must_use]
     pub fn and(mut self, other: &Seen) -> Seen {
         self.latencies.add(&other.latencies).expect("histograms of ours are alike");
         self.turned_away += other.turned_away;
+        self.ended.iter_mut().zip(&other.ended).for_each(|(ended, more)| *ended += more);
         self
     }
 }
@@ -127,7 +173,13 @@ pub(crate) type Shared = Rc<RefCell<Seen>>;
 
 /// Runs loops together, without account for `warm_up`, then for `span`; what each saw. All processes have ended then; accounts can be asked.
 pub fn closed(sim: &Sim, seed: u64, loops: &[Loop], warm_up: Picos, span: Picos) -> Vec<Seen> {
-    let begin = sim.now().plus(warm_up);
+    let what = || format!("closed {seed} {loops:?}");
+    let mixes = || loops.iter().map(|of| &of.mix);
+    let identity = identity(sim, mixes(), &[], (warm_up, span), what);
+    if let Some(seen) = identity.as_deref().and_then(|identity| rerun::known(sim, identity)) {
+        return seen;
+    }
+    let begin = sim.now().plus(rerun::warm_up(warm_up));
     let seen = loops.iter().enumerate().map(|(number, of)| {
         let seen: Shared = Rc::new(RefCell::new(Seen::new(span)));
         for client in 0..of.window {
@@ -136,27 +188,61 @@ pub fn closed(sim: &Sim, seed: u64, loops: &[Loop], warm_up: Picos, span: Picos)
         }
         seen
     });
-    measure(sim, seen.collect(), begin, span)
+    measure(sim, seen.collect(), (begin, span), identity)
 }
 
 /// Runs open loops together, as [`closed`] does.
 pub fn open(sim: &Sim, seed: u64, loops: &[Arrivals], warm_up: Picos, span: Picos) -> Vec<Seen> {
-    let begin = sim.now().plus(warm_up);
+    let what = || format!("open {seed} {loops:?}");
+    let mixes = || loops.iter().map(|of| &of.mix);
+    let identity = identity(sim, mixes(), &[], (warm_up, span), what);
+    if let Some(seen) = identity.as_deref().and_then(|identity| rerun::known(sim, identity)) {
+        return seen;
+    }
+    let begin = sim.now().plus(rerun::warm_up(warm_up));
     let seen = loops.iter().enumerate().map(|(number, of)| {
         let seen: Shared = Rc::new(RefCell::new(Seen::new(span)));
         let prng = Prng::for_entity(seed, (number as u64) << 32, 1);
         sim.spawn(arrive(sim.clone(), of.clone(), prng, begin, Rc::clone(&seen)));
         seen
     });
-    measure(sim, seen.collect(), begin, span)
+    measure(sim, seen.collect(), (begin, span), identity)
 }
 
-pub(crate) fn measure(sim: &Sim, seen: Vec<Shared>, begin: Picos, span: Picos) -> Vec<Seen> {
-    sim.run_until(begin);
-    sim.with(|kernel| kernel.reset_usage());
-    sim.run_until(begin.plus(span));
-    sim.end_processes();
-    seen.iter().map(|seen| seen.borrow().clone()).collect()
+/// Everything that decides what such a run gives, if anybody asks for it: what its programs do, and `what` is done with them.
+pub(crate) fn identity<'a>(
+    sim: &Sim,
+    mixes: impl Iterator<Item = &'a Mix>,
+    served: &[ResourceId],
+    spans: (Picos, Picos),
+    what: impl FnOnce() -> String,
+) -> Option<String> {
+    if !rerun::is_on() {
+        return None;
+    }
+    let programs: Vec<ProgramId> = mixes.flat_map(|mix| mix.0.iter().map(|(_, program)| *program)).collect();
+    let kernel = sim.with(|kernel| kernel.identity(&programs, served))?;
+    Some(format!("{} {spans:?} {kernel}", what()))
+}
+
+pub(crate) fn measure(
+    sim: &Sim,
+    seen: Vec<Shared>,
+    (begin, span): (Picos, Picos),
+    identity: Option<String>,
+) -> Vec<Seen> {
+    let times =
+        rerun::account(sim, begin, span, || {}, || seen.iter().for_each(|of| of.borrow_mut().end_batch()));
+    let seen: Vec<Seen> = seen.iter().map(|seen| whole(seen, times)).collect();
+    if let Some(identity) = identity {
+        rerun::keep(sim, identity, &seen);
+    }
+    seen
+}
+
+/// What was seen, where an accounted second stands for so many.
+pub(crate) fn whole(seen: &RefCell<Seen>, times: u64) -> Seen {
+    if times == 1 { seen.borrow().clone() } else { seen.borrow().times(times) }
 }
 
 async fn client_loop(sim: Sim, of: Loop, mut prng: Prng, begin: Picos, seen: Shared) {

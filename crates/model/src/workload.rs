@@ -121,6 +121,16 @@ impl Workload {
     }
 }
 
+impl Workload {
+    /// Whether it makes sense: what a file must say, of a workload that is no file's.
+    ///
+    /// # Errors
+    /// A sentence that says what is wrong.
+    pub fn check(&self) -> Result<(), String> {
+        check::fault(self).map_or(Ok(()), |fault| Err(fault.why))
+    }
+}
+
 /// `"64 B"`, `"10 GiB"`, or bytes as a number
 fn size<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
     #[derive(Deserialize)]

@@ -6,6 +6,7 @@
 use model::experiment::Rows;
 use model::experiment::compare::{Verdict, compare, summary};
 use model::experiment::published::Standing;
+use model::plan::model_error::KNOWN;
 use model::platform::Platforms;
 use model::system::{ALL, System};
 use std::collections::BTreeMap;
@@ -48,6 +49,10 @@ fn check(name: &str) {
     let predictions = summary(&compared, Standing::Prediction);
     println!("{name}: {predictions:?}");
     assert_eq!(predictions.orders_right, predictions.orders, "{name}");
+    // The planner's intervals rest on these.
+    let known = KNOWN.iter().find(|known| known.system == name).expect("every system has an error");
+    assert!((known.predictions - predictions.rms).abs() < 0.003, "{name}: {predictions:?}, and {known:?}");
+    assert_eq!(known.count, predictions.numbers, "{name}");
     assert!(predictions.numbers == 0 || predictions.median <= 0.1, "{name}: {predictions:?}");
 }
 

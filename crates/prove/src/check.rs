@@ -40,6 +40,10 @@ pub struct Check {
     /// Configurations that a search looks at, for each key or set of connected keys; one takes some hundred bytes
     #[arg(long, value_name = "N", default_value_t = 1 << 20, value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
     configurations: u64,
+
+    /// Print a JSON object instead of lines: verdict (good, wrong, undecided) and what was found
+    #[arg(long)]
+    json: bool,
 }
 
 /// Why there is no verdict, or not a good one.
@@ -91,7 +95,19 @@ impl Check {
     pub fn run(&self) -> Result<(), CheckError> {
         let judged = self.judge(&self.file).map_err(|error| CheckError::Read(self.file.clone(), error))?;
         let mut out = io::stdout().lock();
-        judged.0.iter().try_for_each(|line| writeln!(out, "{line}")).map_err(CheckError::Write)?;
+        let written = match self.json {
+            false => judged.0.iter().try_for_each(|line| writeln!(out, "{line}")),
+            true => {
+                let verdict = match &judged.1 {
+                    Ok(()) => "good",
+                    Err(CheckError::Undecided) => "undecided",
+                    Err(_) => "wrong",
+                };
+                let said = serde_json::json!({ "file": self.file, "verdict": verdict, "found": judged.0 });
+                writeln!(out, "{said}")
+            }
+        };
+        written.map_err(CheckError::Write)?;
         judged.1
     }
 
@@ -166,8 +182,14 @@ mod tests {
     use super::*;
 
     fn judged(text: &str) -> (String, Option<u8>) {
-        let check =
-            Check { file: PathBuf::new(), early_ms: 0, late_ms: 0, evicts: false, configurations: 1 << 16 };
+        let check = Check {
+            file: PathBuf::new(),
+            early_ms: 0,
+            late_ms: 0,
+            evicts: false,
+            configurations: 1 << 16,
+            json: false,
+        };
         let history = joint::History::read(&mut text.as_bytes()).expect("good lines");
         let (lines, result) = check.judge_history(&history);
         (lines.join("\n"), result.err().map(|error| error.exit_code()))

@@ -7,7 +7,8 @@
 //!  feature ──hash──▶ slots: [upper half of the hash │ entry + 1]  ──▶ entries: [start, length, id] ──▶ text
 //!                    open addressing, at most half full                                              compared
 //! ```
-//! The hash is [`base::hash`] with the wire's seed: the same everywhere and always, so rows that training gave to hashed features are found again. A feature that is
+//! The hash is [`base::hash`] with the wire's seed: the same everywhere and always, so rows that training gave to hashed features are found again.
+//! A feature that is
 //! hashed gets row `hash · rows / 2^64`, the upper half of the product: as even as a remainder, without a division.
 //!
 //! Bounds: [`Dictionary::read`] takes at most so many bytes of features as it is told; 12 bytes for each and at most 32 bytes of slots come on top.

@@ -8,7 +8,8 @@
 //!   "activations": {"bottom": ["relu", "relu"], "top": ["relu", "sigmoid"]}
 //! }
 //! ```
-//! Every field may be missing, and so may the file: what then follows from the tensors or from custom is noted (`Model::assumed`). Fields that are not known are
+//! Every field may be missing, and so may the file: what then follows from the tensors or from custom is noted (`Model::assumed`).
+//! Fields that are not known are
 //! refused: a misspelt one would be a silent default. What both say must agree.
 
 use crate::mlp::Activation;

@@ -3,10 +3,12 @@
 //! ```text
 //!  header length u64 · header, JSON {"name": {"dtype", "shape", "data_offsets": [from, to]}, …, "__metadata__": {…}} · data
 //! ```
-//! The file is read, not mapped: a file that is cut while a model loads is an error then, and no signal later. Numbers come as f32, whatever they are written as.
+//! The file is read, not mapped: a file that is cut while a model loads is an error then, and no signal later.
+//! Numbers come as f32, whatever they are written as.
 //!
 //! Invariants (checked in [`Tensors::open`] before anything is believed): the header is at most [`MAX_HEADER`] bytes and inside the file; names are there once;
-//! each tensor's bytes are its shape's product times its type's size, in arithmetic that cannot overflow; tensors cover the data exactly, without gap or overlap.
+//! each tensor's bytes are its shape's product times its type's size, in arithmetic that cannot overflow; tensors cover the data exactly, without
+//! gap or overlap.
 //!
 //! Bounds: memory for the header, and for one piece of a tensor at a time.
 //!

@@ -12,11 +12,38 @@ pub fn types() -> &'static ::codec::schema::Types {
 pub const DESCRIPTORS: &[u8] = include_bytes!("inference.desc");
 
 /// Of the layout that the accessors rely on; compared with the table's when that is made.
-pub const LAYOUT_HASH: u64 = 0x8fe8957485fa50e8;
+pub const LAYOUT_HASH: u64 = 0x36e6bc6ccf9d2902;
 
 /// Package `inference`.
 #[allow(dead_code)]
 pub mod inference {
+    /// Enum `inference.DataType`.
+    #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    #[repr(transparent)]
+    pub struct DataType(pub i32);
+
+    impl DataType {
+        /// `TYPE_INVALID`.
+        pub const TYPE_INVALID: DataType = DataType(0);
+        /// `TYPE_INT32`.
+        pub const TYPE_INT32: DataType = DataType(8);
+        /// `TYPE_INT64`.
+        pub const TYPE_INT64: DataType = DataType(9);
+        /// `TYPE_FP32`.
+        pub const TYPE_FP32: DataType = DataType(11);
+        /// `TYPE_STRING`.
+        pub const TYPE_STRING: DataType = DataType(13);
+    }
+
+    ::codec::typed_enum! {
+        DataType, first 0,
+        0 => "TYPE_INVALID",
+        8 => "TYPE_INT32",
+        9 => "TYPE_INT64",
+        11 => "TYPE_FP32",
+        13 => "TYPE_STRING",
+    }
+
     /// Message `inference.ServerLiveRequest`.
     #[derive(Clone, Copy, Debug)]
     pub struct ServerLiveRequest;
@@ -161,7 +188,7 @@ pub mod inference {
             unsafe { self.0.is_acc(24) }
         }
 
-        /// Empty: the one that is served.
+        /// Empty: the newest.
         pub fn version(self) -> &'a str {
             // SAFETY: offset and kind are the table's.
             unsafe { self.0.string(40) }
@@ -457,7 +484,7 @@ pub mod inference {
             unsafe { self.0.is_acc(24) }
         }
 
-        /// Empty: the one that is served.
+        /// Empty: the newest.
         pub fn version(self) -> &'a str {
             // SAFETY: offset and kind are the table's.
             unsafe { self.0.string(40) }
@@ -1587,7 +1614,7 @@ pub mod inference {
             unsafe { self.0.is_acc(24) }
         }
 
-        /// Empty: the one that is served.
+        /// Empty: the newest.
         pub fn model_version(self) -> &'a str {
             // SAFETY: offset and kind are the table's.
             unsafe { self.0.string(40) }
@@ -2988,6 +3015,1641 @@ pub mod inference {
         }
     }
 
+    /// Message `inference.ModelConfigRequest`.
+    #[derive(Clone, Copy, Debug)]
+    pub struct ModelConfigRequest;
+
+    impl ModelConfigRequest {
+        /// The field `name`, to be moved between the memories.
+        pub const NAME: ::codec::place::FieldId = ::codec::typed::field(31, 0);
+
+        /// The field `version`, to be moved between the memories.
+        pub const VERSION: ::codec::place::FieldId = ::codec::typed::field(31, 1);
+    }
+
+    /// A finished [`ModelConfigRequest`].
+    #[derive(Clone, Copy)]
+    pub struct ModelConfigRequestView<'a>(::codec::object::View<'a>);
+
+    /// A [`ModelConfigRequest`] being built.
+    pub struct ModelConfigRequestMut<'m, 'a>(::codec::object::Edit<'m, 'a>);
+
+    ::codec::typed_message! {
+        ModelConfigRequest, ModelConfigRequestView, ModelConfigRequestMut, class 31, size 56, super::types
+    }
+
+    impl<'a> ModelConfigRequestView<'a> {
+        /// `name`.
+        pub fn name(self) -> &'a str {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.string(24) }
+        }
+
+        /// True if `name` is in accelerator memory.
+        pub fn name_is_in_acc(self) -> bool {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.is_acc(24) }
+        }
+
+        /// Empty: the newest.
+        pub fn version(self) -> &'a str {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.string(40) }
+        }
+
+        /// True if `version` is in accelerator memory.
+        pub fn version_is_in_acc(self) -> bool {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.is_acc(40) }
+        }
+    }
+
+    impl<'a> ModelConfigRequestMut<'_, 'a> {
+        /// Sets `name` to a copy of `value`.
+        pub fn set_name(&mut self, value: &str) -> Result<(), ::codec::memory::OutOfMemory> {
+            let field = ::codec::object::Slot::new(0, 24);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.set_bytes(field, value.as_bytes()) }
+        }
+
+        /// Sets `name` to `value` itself.
+        pub fn lend_name(&mut self, value: &'a str) {
+            let field = ::codec::object::Slot::new(0, 24);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.lend_bytes(field, value.as_bytes()) }
+        }
+
+        /// Makes `name` absent.
+        pub fn clear_name(&mut self) {
+            let field = ::codec::object::Slot::new(0, 24);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.clear(field, 16) }
+        }
+
+        /// Sets `version` to a copy of `value`.
+        pub fn set_version(&mut self, value: &str) -> Result<(), ::codec::memory::OutOfMemory> {
+            let field = ::codec::object::Slot::new(1, 40);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.set_bytes(field, value.as_bytes()) }
+        }
+
+        /// Sets `version` to `value` itself.
+        pub fn lend_version(&mut self, value: &'a str) {
+            let field = ::codec::object::Slot::new(1, 40);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.lend_bytes(field, value.as_bytes()) }
+        }
+
+        /// Makes `version` absent.
+        pub fn clear_version(&mut self) {
+            let field = ::codec::object::Slot::new(1, 40);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.clear(field, 16) }
+        }
+    }
+
+    /// Message `inference.ModelConfigResponse`.
+    #[derive(Clone, Copy, Debug)]
+    pub struct ModelConfigResponse;
+
+    impl ModelConfigResponse {
+        /// The field `config`, to be moved between the memories.
+        pub const CONFIG: ::codec::place::FieldId = ::codec::typed::field(32, 0);
+    }
+
+    /// A finished [`ModelConfigResponse`].
+    #[derive(Clone, Copy)]
+    pub struct ModelConfigResponseView<'a>(::codec::object::View<'a>);
+
+    /// A [`ModelConfigResponse`] being built.
+    pub struct ModelConfigResponseMut<'m, 'a>(::codec::object::Edit<'m, 'a>);
+
+    ::codec::typed_message! {
+        ModelConfigResponse, ModelConfigResponseView, ModelConfigResponseMut, class 32, size 32, super::types
+    }
+
+    impl<'a> ModelConfigResponseView<'a> {
+        /// `config`.
+        pub fn config(self) -> Option<ModelConfigView<'a>> {
+            // SAFETY: offset and kind are the table's.
+            unsafe { ::codec::typed::message::<ModelConfig>(self.0, 0, 24) }
+        }
+
+        /// True if `config` is there.
+        pub fn has_config(self) -> bool {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.has(0) }
+        }
+
+        /// True if `config` is in accelerator memory.
+        pub fn config_is_in_acc(self) -> bool {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.is_acc(24) }
+        }
+    }
+
+    impl<'a> ModelConfigResponseMut<'_, 'a> {
+        /// `config`, made if it is not there.
+        pub fn config_mut(
+            &mut self,
+        ) -> Result<ModelConfigMut<'_, 'a>, ::codec::memory::OutOfMemory> {
+            let field = ::codec::object::Slot::new(0, 24);
+            // SAFETY: offset and kind are the table's.
+            unsafe { ::codec::typed::message_mut::<ModelConfig>(self.0.borrow(), field) }
+        }
+
+        /// Makes `config` absent.
+        pub fn clear_config(&mut self) {
+            let field = ::codec::object::Slot::new(0, 24);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.clear(field, 8) }
+        }
+    }
+
+    /// Message `inference.ModelRepositoryParameter`.
+    #[derive(Clone, Copy, Debug)]
+    pub struct ModelRepositoryParameter;
+
+    impl ModelRepositoryParameter {
+        /// The field `string_param`, to be moved between the memories.
+        pub const STRING_PARAM: ::codec::place::FieldId = ::codec::typed::field(33, 2);
+
+        /// The field `bytes_param`, to be moved between the memories.
+        pub const BYTES_PARAM: ::codec::place::FieldId = ::codec::typed::field(33, 3);
+    }
+
+    /// A finished [`ModelRepositoryParameter`].
+    #[derive(Clone, Copy)]
+    pub struct ModelRepositoryParameterView<'a>(::codec::object::View<'a>);
+
+    /// A [`ModelRepositoryParameter`] being built.
+    pub struct ModelRepositoryParameterMut<'m, 'a>(::codec::object::Edit<'m, 'a>);
+
+    ::codec::typed_message! {
+        ModelRepositoryParameter, ModelRepositoryParameterView, ModelRepositoryParameterMut, class 33, size 48, super::types
+    }
+
+    impl<'a> ModelRepositoryParameterView<'a> {
+        /// `bool_param`.
+        pub fn bool_param(self) -> bool {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.scalar_or::<u8>(0, 32, 0) != 0 }
+        }
+
+        /// True if `bool_param` is there.
+        pub fn has_bool_param(self) -> bool {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.has(0) }
+        }
+
+        /// `int64_param`.
+        pub fn int64_param(self) -> i64 {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.scalar_or(1, 32, 0) }
+        }
+
+        /// True if `int64_param` is there.
+        pub fn has_int64_param(self) -> bool {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.has(1) }
+        }
+
+        /// `string_param`.
+        pub fn string_param(self) -> &'a str {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.string_or(2, 32, "") }
+        }
+
+        /// True if `string_param` is there.
+        pub fn has_string_param(self) -> bool {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.has(2) }
+        }
+
+        /// True if `string_param` is in accelerator memory.
+        pub fn string_param_is_in_acc(self) -> bool {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.is_member_acc(2, 32) }
+        }
+
+        /// `bytes_param`.
+        pub fn bytes_param(self) -> &'a [u8] {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.bytes_or(3, 32, b"") }
+        }
+
+        /// True if `bytes_param` is there.
+        pub fn has_bytes_param(self) -> bool {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.has(3) }
+        }
+
+        /// True if `bytes_param` is in accelerator memory.
+        pub fn bytes_param_is_in_acc(self) -> bool {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.is_member_acc(3, 32) }
+        }
+
+        /// The oneof `parameter_choice`.
+        pub fn parameter_choice(self) -> Option<model_repository_parameter::ParameterChoice<'a>> {
+            // SAFETY: the offset is the table's.
+            match unsafe { self.0.case(32) } {
+                1 => {
+                    let value = self.bool_param();
+                    Some(model_repository_parameter::ParameterChoice::BoolParam(value))
+                }
+                2 => {
+                    let value = self.int64_param();
+                    Some(model_repository_parameter::ParameterChoice::Int64Param(value))
+                }
+                3 => {
+                    let value = self.string_param();
+                    Some(model_repository_parameter::ParameterChoice::StringParam(value))
+                }
+                4 => {
+                    let value = self.bytes_param();
+                    Some(model_repository_parameter::ParameterChoice::BytesParam(value))
+                }
+                _ => None,
+            }
+        }
+    }
+
+    impl<'a> ModelRepositoryParameterMut<'_, 'a> {
+        /// Sets `bool_param`.
+        pub fn set_bool_param(&mut self, value: bool) {
+            let field = ::codec::object::Slot::member(0, 32);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.set(field, u8::from(value)) }
+        }
+
+        /// Makes `bool_param` absent.
+        pub fn clear_bool_param(&mut self) {
+            let field = ::codec::object::Slot::member(0, 32);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.clear(field, 1) }
+        }
+
+        /// Sets `int64_param`.
+        pub fn set_int64_param(&mut self, value: i64) {
+            let field = ::codec::object::Slot::member(1, 32);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.set(field, value) }
+        }
+
+        /// Makes `int64_param` absent.
+        pub fn clear_int64_param(&mut self) {
+            let field = ::codec::object::Slot::member(1, 32);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.clear(field, 8) }
+        }
+
+        /// Sets `string_param` to a copy of `value`.
+        pub fn set_string_param(
+            &mut self,
+            value: &str,
+        ) -> Result<(), ::codec::memory::OutOfMemory> {
+            let field = ::codec::object::Slot::member(2, 32);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.set_bytes(field, value.as_bytes()) }
+        }
+
+        /// Sets `string_param` to `value` itself.
+        pub fn lend_string_param(&mut self, value: &'a str) {
+            let field = ::codec::object::Slot::member(2, 32);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.lend_bytes(field, value.as_bytes()) }
+        }
+
+        /// Makes `string_param` absent.
+        pub fn clear_string_param(&mut self) {
+            let field = ::codec::object::Slot::member(2, 32);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.clear(field, 16) }
+        }
+
+        /// Sets `bytes_param` to a copy of `value`.
+        pub fn set_bytes_param(
+            &mut self,
+            value: &[u8],
+        ) -> Result<(), ::codec::memory::OutOfMemory> {
+            let field = ::codec::object::Slot::member(3, 32);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.set_bytes(field, value) }
+        }
+
+        /// Sets `bytes_param` to `value` itself.
+        pub fn lend_bytes_param(&mut self, value: &'a [u8]) {
+            let field = ::codec::object::Slot::member(3, 32);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.lend_bytes(field, value) }
+        }
+
+        /// Makes `bytes_param` absent.
+        pub fn clear_bytes_param(&mut self) {
+            let field = ::codec::object::Slot::member(3, 32);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.clear(field, 16) }
+        }
+
+        /// Makes the member of `parameter_choice` absent that is there.
+        pub fn clear_parameter_choice(&mut self) {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.clear_oneof(32) }
+        }
+    }
+
+    /// Message `inference.RepositoryModelLoadRequest`.
+    #[derive(Clone, Copy, Debug)]
+    pub struct RepositoryModelLoadRequest;
+
+    impl RepositoryModelLoadRequest {
+        /// The field `repository_name`, to be moved between the memories.
+        pub const REPOSITORY_NAME: ::codec::place::FieldId = ::codec::typed::field(34, 0);
+
+        /// The field `model_name`, to be moved between the memories.
+        pub const MODEL_NAME: ::codec::place::FieldId = ::codec::typed::field(34, 1);
+
+        /// The field `parameters`, to be moved between the memories.
+        pub const PARAMETERS: ::codec::place::FieldId = ::codec::typed::field(34, 2);
+        const PARAMETERS_MAP: ::codec::object::MapSlot =
+            ::codec::object::MapSlot::new(2, 56, 48, 24, 40, 48);
+    }
+
+    /// A finished [`RepositoryModelLoadRequest`].
+    #[derive(Clone, Copy)]
+    pub struct RepositoryModelLoadRequestView<'a>(::codec::object::View<'a>);
+
+    /// A [`RepositoryModelLoadRequest`] being built.
+    pub struct RepositoryModelLoadRequestMut<'m, 'a>(::codec::object::Edit<'m, 'a>);
+
+    ::codec::typed_message! {
+        RepositoryModelLoadRequest, RepositoryModelLoadRequestView, RepositoryModelLoadRequestMut, class 34, size 72, super::types
+    }
+
+    impl<'a> RepositoryModelLoadRequestView<'a> {
+        /// `repository_name`.
+        pub fn repository_name(self) -> &'a str {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.string(24) }
+        }
+
+        /// True if `repository_name` is in accelerator memory.
+        pub fn repository_name_is_in_acc(self) -> bool {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.is_acc(24) }
+        }
+
+        /// `model_name`.
+        pub fn model_name(self) -> &'a str {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.string(40) }
+        }
+
+        /// True if `model_name` is in accelerator memory.
+        pub fn model_name_is_in_acc(self) -> bool {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.is_acc(40) }
+        }
+
+        /// None are understood.
+        pub fn parameters(self) -> ::codec::typed::Map<'a, str, ModelRepositoryParameter> {
+            // SAFETY: offset and kind are the table's.
+            unsafe { ::codec::typed::Map::of(self.0, RepositoryModelLoadRequest::PARAMETERS_MAP) }
+        }
+
+        /// True if `parameters` is in accelerator memory.
+        pub fn parameters_is_in_acc(self) -> bool {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.is_acc(56) }
+        }
+    }
+
+    impl<'a> RepositoryModelLoadRequestMut<'_, 'a> {
+        /// Sets `repository_name` to a copy of `value`.
+        pub fn set_repository_name(
+            &mut self,
+            value: &str,
+        ) -> Result<(), ::codec::memory::OutOfMemory> {
+            let field = ::codec::object::Slot::new(0, 24);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.set_bytes(field, value.as_bytes()) }
+        }
+
+        /// Sets `repository_name` to `value` itself.
+        pub fn lend_repository_name(&mut self, value: &'a str) {
+            let field = ::codec::object::Slot::new(0, 24);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.lend_bytes(field, value.as_bytes()) }
+        }
+
+        /// Makes `repository_name` absent.
+        pub fn clear_repository_name(&mut self) {
+            let field = ::codec::object::Slot::new(0, 24);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.clear(field, 16) }
+        }
+
+        /// Sets `model_name` to a copy of `value`.
+        pub fn set_model_name(&mut self, value: &str) -> Result<(), ::codec::memory::OutOfMemory> {
+            let field = ::codec::object::Slot::new(1, 40);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.set_bytes(field, value.as_bytes()) }
+        }
+
+        /// Sets `model_name` to `value` itself.
+        pub fn lend_model_name(&mut self, value: &'a str) {
+            let field = ::codec::object::Slot::new(1, 40);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.lend_bytes(field, value.as_bytes()) }
+        }
+
+        /// Makes `model_name` absent.
+        pub fn clear_model_name(&mut self) {
+            let field = ::codec::object::Slot::new(1, 40);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.clear(field, 16) }
+        }
+
+        /// `parameters`, to be changed.
+        pub fn parameters_mut(
+            &mut self,
+        ) -> ::codec::typed::MapMut<'_, 'a, str, ModelRepositoryParameter> {
+            // SAFETY: offset and kind are the table's.
+            unsafe {
+                ::codec::typed::MapMut::of(
+                    self.0.borrow(),
+                    RepositoryModelLoadRequest::PARAMETERS_MAP,
+                )
+            }
+        }
+
+        /// Makes `parameters` absent.
+        pub fn clear_parameters(&mut self) {
+            let field = ::codec::object::Slot::new(2, 56);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.clear(field, 16) }
+        }
+    }
+
+    /// Message `inference.RepositoryModelLoadResponse`.
+    #[derive(Clone, Copy, Debug)]
+    pub struct RepositoryModelLoadResponse;
+
+    /// A finished [`RepositoryModelLoadResponse`].
+    #[derive(Clone, Copy)]
+    pub struct RepositoryModelLoadResponseView<'a>(::codec::object::View<'a>);
+
+    /// A [`RepositoryModelLoadResponse`] being built.
+    pub struct RepositoryModelLoadResponseMut<'m, 'a>(::codec::object::Edit<'m, 'a>);
+
+    ::codec::typed_message! {
+        RepositoryModelLoadResponse, RepositoryModelLoadResponseView, RepositoryModelLoadResponseMut, class 36, size 16, super::types
+    }
+
+    /// Message `inference.RepositoryModelUnloadRequest`.
+    #[derive(Clone, Copy, Debug)]
+    pub struct RepositoryModelUnloadRequest;
+
+    impl RepositoryModelUnloadRequest {
+        /// The field `repository_name`, to be moved between the memories.
+        pub const REPOSITORY_NAME: ::codec::place::FieldId = ::codec::typed::field(37, 0);
+
+        /// The field `model_name`, to be moved between the memories.
+        pub const MODEL_NAME: ::codec::place::FieldId = ::codec::typed::field(37, 1);
+
+        /// The field `parameters`, to be moved between the memories.
+        pub const PARAMETERS: ::codec::place::FieldId = ::codec::typed::field(37, 2);
+        const PARAMETERS_MAP: ::codec::object::MapSlot =
+            ::codec::object::MapSlot::new(2, 56, 48, 24, 40, 48);
+    }
+
+    /// A finished [`RepositoryModelUnloadRequest`].
+    #[derive(Clone, Copy)]
+    pub struct RepositoryModelUnloadRequestView<'a>(::codec::object::View<'a>);
+
+    /// A [`RepositoryModelUnloadRequest`] being built.
+    pub struct RepositoryModelUnloadRequestMut<'m, 'a>(::codec::object::Edit<'m, 'a>);
+
+    ::codec::typed_message! {
+        RepositoryModelUnloadRequest, RepositoryModelUnloadRequestView, RepositoryModelUnloadRequestMut, class 37, size 72, super::types
+    }
+
+    impl<'a> RepositoryModelUnloadRequestView<'a> {
+        /// `repository_name`.
+        pub fn repository_name(self) -> &'a str {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.string(24) }
+        }
+
+        /// True if `repository_name` is in accelerator memory.
+        pub fn repository_name_is_in_acc(self) -> bool {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.is_acc(24) }
+        }
+
+        /// `model_name`.
+        pub fn model_name(self) -> &'a str {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.string(40) }
+        }
+
+        /// True if `model_name` is in accelerator memory.
+        pub fn model_name_is_in_acc(self) -> bool {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.is_acc(40) }
+        }
+
+        /// None are needed: models depend on no others.
+        pub fn parameters(self) -> ::codec::typed::Map<'a, str, ModelRepositoryParameter> {
+            // SAFETY: offset and kind are the table's.
+            unsafe { ::codec::typed::Map::of(self.0, RepositoryModelUnloadRequest::PARAMETERS_MAP) }
+        }
+
+        /// True if `parameters` is in accelerator memory.
+        pub fn parameters_is_in_acc(self) -> bool {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.is_acc(56) }
+        }
+    }
+
+    impl<'a> RepositoryModelUnloadRequestMut<'_, 'a> {
+        /// Sets `repository_name` to a copy of `value`.
+        pub fn set_repository_name(
+            &mut self,
+            value: &str,
+        ) -> Result<(), ::codec::memory::OutOfMemory> {
+            let field = ::codec::object::Slot::new(0, 24);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.set_bytes(field, value.as_bytes()) }
+        }
+
+        /// Sets `repository_name` to `value` itself.
+        pub fn lend_repository_name(&mut self, value: &'a str) {
+            let field = ::codec::object::Slot::new(0, 24);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.lend_bytes(field, value.as_bytes()) }
+        }
+
+        /// Makes `repository_name` absent.
+        pub fn clear_repository_name(&mut self) {
+            let field = ::codec::object::Slot::new(0, 24);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.clear(field, 16) }
+        }
+
+        /// Sets `model_name` to a copy of `value`.
+        pub fn set_model_name(&mut self, value: &str) -> Result<(), ::codec::memory::OutOfMemory> {
+            let field = ::codec::object::Slot::new(1, 40);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.set_bytes(field, value.as_bytes()) }
+        }
+
+        /// Sets `model_name` to `value` itself.
+        pub fn lend_model_name(&mut self, value: &'a str) {
+            let field = ::codec::object::Slot::new(1, 40);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.lend_bytes(field, value.as_bytes()) }
+        }
+
+        /// Makes `model_name` absent.
+        pub fn clear_model_name(&mut self) {
+            let field = ::codec::object::Slot::new(1, 40);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.clear(field, 16) }
+        }
+
+        /// `parameters`, to be changed.
+        pub fn parameters_mut(
+            &mut self,
+        ) -> ::codec::typed::MapMut<'_, 'a, str, ModelRepositoryParameter> {
+            // SAFETY: offset and kind are the table's.
+            unsafe {
+                ::codec::typed::MapMut::of(
+                    self.0.borrow(),
+                    RepositoryModelUnloadRequest::PARAMETERS_MAP,
+                )
+            }
+        }
+
+        /// Makes `parameters` absent.
+        pub fn clear_parameters(&mut self) {
+            let field = ::codec::object::Slot::new(2, 56);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.clear(field, 16) }
+        }
+    }
+
+    /// Message `inference.RepositoryModelUnloadResponse`.
+    #[derive(Clone, Copy, Debug)]
+    pub struct RepositoryModelUnloadResponse;
+
+    /// A finished [`RepositoryModelUnloadResponse`].
+    #[derive(Clone, Copy)]
+    pub struct RepositoryModelUnloadResponseView<'a>(::codec::object::View<'a>);
+
+    /// A [`RepositoryModelUnloadResponse`] being built.
+    pub struct RepositoryModelUnloadResponseMut<'m, 'a>(::codec::object::Edit<'m, 'a>);
+
+    ::codec::typed_message! {
+        RepositoryModelUnloadResponse, RepositoryModelUnloadResponseView, RepositoryModelUnloadResponseMut, class 39, size 16, super::types
+    }
+
+    /// Message `inference.ModelInput`.
+    #[derive(Clone, Copy, Debug)]
+    pub struct ModelInput;
+
+    impl ModelInput {
+        /// The field `name`, to be moved between the memories.
+        pub const NAME: ::codec::place::FieldId = ::codec::typed::field(40, 0);
+
+        /// The field `dims`, to be moved between the memories.
+        pub const DIMS: ::codec::place::FieldId = ::codec::typed::field(40, 2);
+    }
+
+    /// A finished [`ModelInput`].
+    #[derive(Clone, Copy)]
+    pub struct ModelInputView<'a>(::codec::object::View<'a>);
+
+    /// A [`ModelInput`] being built.
+    pub struct ModelInputMut<'m, 'a>(::codec::object::Edit<'m, 'a>);
+
+    ::codec::typed_message! {
+        ModelInput, ModelInputView, ModelInputMut, class 40, size 64, super::types
+    }
+
+    impl<'a> ModelInputView<'a> {
+        /// `name`.
+        pub fn name(self) -> &'a str {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.string(24) }
+        }
+
+        /// True if `name` is in accelerator memory.
+        pub fn name_is_in_acc(self) -> bool {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.is_acc(24) }
+        }
+
+        /// `data_type`.
+        pub fn data_type(self) -> DataType {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.scalar(56) }
+        }
+
+        /// `dims`.
+        pub fn dims(self) -> &'a [i64] {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.array(40) }
+        }
+
+        /// True if `dims` is in accelerator memory.
+        pub fn dims_is_in_acc(self) -> bool {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.is_acc(40) }
+        }
+
+        /// `optional`.
+        pub fn optional(self) -> bool {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.scalar::<u8>(60) != 0 }
+        }
+    }
+
+    impl<'a> ModelInputMut<'_, 'a> {
+        /// Sets `name` to a copy of `value`.
+        pub fn set_name(&mut self, value: &str) -> Result<(), ::codec::memory::OutOfMemory> {
+            let field = ::codec::object::Slot::new(0, 24);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.set_bytes(field, value.as_bytes()) }
+        }
+
+        /// Sets `name` to `value` itself.
+        pub fn lend_name(&mut self, value: &'a str) {
+            let field = ::codec::object::Slot::new(0, 24);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.lend_bytes(field, value.as_bytes()) }
+        }
+
+        /// Makes `name` absent.
+        pub fn clear_name(&mut self) {
+            let field = ::codec::object::Slot::new(0, 24);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.clear(field, 16) }
+        }
+
+        /// Sets `data_type`.
+        pub fn set_data_type(&mut self, value: DataType) {
+            let field = ::codec::object::Slot::new(1, 56);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.set(field, value) }
+        }
+
+        /// Makes `data_type` absent.
+        pub fn clear_data_type(&mut self) {
+            let field = ::codec::object::Slot::new(1, 56);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.clear(field, 4) }
+        }
+
+        /// Appends to `dims`.
+        pub fn push_dims(&mut self, value: i64) -> Result<(), ::codec::memory::OutOfMemory> {
+            let field = ::codec::object::Slot::new(2, 40);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.push(field, value) }
+        }
+
+        /// Replaces all elements of `dims`.
+        pub fn set_dims(&mut self, values: &[i64]) -> Result<(), ::codec::memory::OutOfMemory> {
+            let field = ::codec::object::Slot::new(2, 40);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.set_array(field, values) }
+        }
+
+        /// The elements of `dims`, to be changed in place.
+        pub fn dims_mut(&mut self) -> Result<&mut [i64], ::codec::memory::OutOfMemory> {
+            let field = ::codec::object::Slot::new(2, 40);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.elements(field) }
+        }
+
+        /// Takes one element out of `dims`; panics if there is none.
+        pub fn remove_dims(&mut self, index: usize) -> Result<(), ::codec::memory::OutOfMemory> {
+            let field = ::codec::object::Slot::new(2, 40);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.remove::<i64>(field, index) }
+        }
+
+        /// Keeps the first `len` elements of `dims`.
+        pub fn truncate_dims(&mut self, len: usize) {
+            let field = ::codec::object::Slot::new(2, 40);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.truncate(field, len) }
+        }
+
+        /// Makes `dims` absent.
+        pub fn clear_dims(&mut self) {
+            let field = ::codec::object::Slot::new(2, 40);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.clear(field, 16) }
+        }
+
+        /// Sets `optional`.
+        pub fn set_optional(&mut self, value: bool) {
+            let field = ::codec::object::Slot::new(3, 60);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.set(field, u8::from(value)) }
+        }
+
+        /// Makes `optional` absent.
+        pub fn clear_optional(&mut self) {
+            let field = ::codec::object::Slot::new(3, 60);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.clear(field, 1) }
+        }
+    }
+
+    /// Message `inference.ModelOutput`.
+    #[derive(Clone, Copy, Debug)]
+    pub struct ModelOutput;
+
+    impl ModelOutput {
+        /// The field `name`, to be moved between the memories.
+        pub const NAME: ::codec::place::FieldId = ::codec::typed::field(41, 0);
+
+        /// The field `dims`, to be moved between the memories.
+        pub const DIMS: ::codec::place::FieldId = ::codec::typed::field(41, 2);
+    }
+
+    /// A finished [`ModelOutput`].
+    #[derive(Clone, Copy)]
+    pub struct ModelOutputView<'a>(::codec::object::View<'a>);
+
+    /// A [`ModelOutput`] being built.
+    pub struct ModelOutputMut<'m, 'a>(::codec::object::Edit<'m, 'a>);
+
+    ::codec::typed_message! {
+        ModelOutput, ModelOutputView, ModelOutputMut, class 41, size 64, super::types
+    }
+
+    impl<'a> ModelOutputView<'a> {
+        /// `name`.
+        pub fn name(self) -> &'a str {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.string(24) }
+        }
+
+        /// True if `name` is in accelerator memory.
+        pub fn name_is_in_acc(self) -> bool {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.is_acc(24) }
+        }
+
+        /// `data_type`.
+        pub fn data_type(self) -> DataType {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.scalar(56) }
+        }
+
+        /// `dims`.
+        pub fn dims(self) -> &'a [i64] {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.array(40) }
+        }
+
+        /// True if `dims` is in accelerator memory.
+        pub fn dims_is_in_acc(self) -> bool {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.is_acc(40) }
+        }
+    }
+
+    impl<'a> ModelOutputMut<'_, 'a> {
+        /// Sets `name` to a copy of `value`.
+        pub fn set_name(&mut self, value: &str) -> Result<(), ::codec::memory::OutOfMemory> {
+            let field = ::codec::object::Slot::new(0, 24);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.set_bytes(field, value.as_bytes()) }
+        }
+
+        /// Sets `name` to `value` itself.
+        pub fn lend_name(&mut self, value: &'a str) {
+            let field = ::codec::object::Slot::new(0, 24);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.lend_bytes(field, value.as_bytes()) }
+        }
+
+        /// Makes `name` absent.
+        pub fn clear_name(&mut self) {
+            let field = ::codec::object::Slot::new(0, 24);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.clear(field, 16) }
+        }
+
+        /// Sets `data_type`.
+        pub fn set_data_type(&mut self, value: DataType) {
+            let field = ::codec::object::Slot::new(1, 56);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.set(field, value) }
+        }
+
+        /// Makes `data_type` absent.
+        pub fn clear_data_type(&mut self) {
+            let field = ::codec::object::Slot::new(1, 56);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.clear(field, 4) }
+        }
+
+        /// Appends to `dims`.
+        pub fn push_dims(&mut self, value: i64) -> Result<(), ::codec::memory::OutOfMemory> {
+            let field = ::codec::object::Slot::new(2, 40);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.push(field, value) }
+        }
+
+        /// Replaces all elements of `dims`.
+        pub fn set_dims(&mut self, values: &[i64]) -> Result<(), ::codec::memory::OutOfMemory> {
+            let field = ::codec::object::Slot::new(2, 40);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.set_array(field, values) }
+        }
+
+        /// The elements of `dims`, to be changed in place.
+        pub fn dims_mut(&mut self) -> Result<&mut [i64], ::codec::memory::OutOfMemory> {
+            let field = ::codec::object::Slot::new(2, 40);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.elements(field) }
+        }
+
+        /// Takes one element out of `dims`; panics if there is none.
+        pub fn remove_dims(&mut self, index: usize) -> Result<(), ::codec::memory::OutOfMemory> {
+            let field = ::codec::object::Slot::new(2, 40);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.remove::<i64>(field, index) }
+        }
+
+        /// Keeps the first `len` elements of `dims`.
+        pub fn truncate_dims(&mut self, len: usize) {
+            let field = ::codec::object::Slot::new(2, 40);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.truncate(field, len) }
+        }
+
+        /// Makes `dims` absent.
+        pub fn clear_dims(&mut self) {
+            let field = ::codec::object::Slot::new(2, 40);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.clear(field, 16) }
+        }
+    }
+
+    /// Which versions of a model's folder are served.
+    #[derive(Clone, Copy, Debug)]
+    pub struct ModelVersionPolicy;
+
+    impl ModelVersionPolicy {
+        /// The field `latest`, to be moved between the memories.
+        pub const LATEST: ::codec::place::FieldId = ::codec::typed::field(42, 0);
+
+        /// The field `all`, to be moved between the memories.
+        pub const ALL: ::codec::place::FieldId = ::codec::typed::field(42, 1);
+
+        /// The field `specific`, to be moved between the memories.
+        pub const SPECIFIC: ::codec::place::FieldId = ::codec::typed::field(42, 2);
+    }
+
+    /// A finished [`ModelVersionPolicy`].
+    #[derive(Clone, Copy)]
+    pub struct ModelVersionPolicyView<'a>(::codec::object::View<'a>);
+
+    /// A [`ModelVersionPolicy`] being built.
+    pub struct ModelVersionPolicyMut<'m, 'a>(::codec::object::Edit<'m, 'a>);
+
+    ::codec::typed_message! {
+        ModelVersionPolicy, ModelVersionPolicyView, ModelVersionPolicyMut, class 42, size 40, super::types
+    }
+
+    impl<'a> ModelVersionPolicyView<'a> {
+        /// `latest`.
+        pub fn latest(self) -> Option<model_version_policy::LatestView<'a>> {
+            // SAFETY: offset and kind are the table's.
+            unsafe { ::codec::typed::message::<model_version_policy::Latest>(self.0, 0, 32) }
+        }
+
+        /// True if `latest` is there.
+        pub fn has_latest(self) -> bool {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.has(0) }
+        }
+
+        /// True if `latest` is in accelerator memory.
+        pub fn latest_is_in_acc(self) -> bool {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.is_member_acc(0, 32) }
+        }
+
+        /// `all`.
+        pub fn all(self) -> Option<model_version_policy::AllView<'a>> {
+            // SAFETY: offset and kind are the table's.
+            unsafe { ::codec::typed::message::<model_version_policy::All>(self.0, 1, 32) }
+        }
+
+        /// True if `all` is there.
+        pub fn has_all(self) -> bool {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.has(1) }
+        }
+
+        /// True if `all` is in accelerator memory.
+        pub fn all_is_in_acc(self) -> bool {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.is_member_acc(1, 32) }
+        }
+
+        /// `specific`.
+        pub fn specific(self) -> Option<model_version_policy::SpecificView<'a>> {
+            // SAFETY: offset and kind are the table's.
+            unsafe { ::codec::typed::message::<model_version_policy::Specific>(self.0, 2, 32) }
+        }
+
+        /// True if `specific` is there.
+        pub fn has_specific(self) -> bool {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.has(2) }
+        }
+
+        /// True if `specific` is in accelerator memory.
+        pub fn specific_is_in_acc(self) -> bool {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.is_member_acc(2, 32) }
+        }
+
+        /// The oneof `policy_choice`.
+        pub fn policy_choice(self) -> Option<model_version_policy::PolicyChoice<'a>> {
+            // SAFETY: the offset is the table's.
+            match unsafe { self.0.case(32) } {
+                1 => Some(model_version_policy::PolicyChoice::Latest(self.latest()?)),
+                2 => Some(model_version_policy::PolicyChoice::All(self.all()?)),
+                3 => {
+                    let value = self.specific()?;
+                    Some(model_version_policy::PolicyChoice::Specific(value))
+                }
+                _ => None,
+            }
+        }
+    }
+
+    impl<'a> ModelVersionPolicyMut<'_, 'a> {
+        /// `latest`, made if it is not there.
+        pub fn latest_mut(
+            &mut self,
+        ) -> Result<model_version_policy::LatestMut<'_, 'a>, ::codec::memory::OutOfMemory> {
+            let field = ::codec::object::Slot::member(0, 32);
+            // SAFETY: offset and kind are the table's.
+            unsafe {
+                ::codec::typed::message_mut::<model_version_policy::Latest>(self.0.borrow(), field)
+            }
+        }
+
+        /// Makes `latest` absent.
+        pub fn clear_latest(&mut self) {
+            let field = ::codec::object::Slot::member(0, 32);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.clear(field, 8) }
+        }
+
+        /// `all`, made if it is not there.
+        pub fn all_mut(
+            &mut self,
+        ) -> Result<model_version_policy::AllMut<'_, 'a>, ::codec::memory::OutOfMemory> {
+            let field = ::codec::object::Slot::member(1, 32);
+            // SAFETY: offset and kind are the table's.
+            unsafe {
+                ::codec::typed::message_mut::<model_version_policy::All>(self.0.borrow(), field)
+            }
+        }
+
+        /// Makes `all` absent.
+        pub fn clear_all(&mut self) {
+            let field = ::codec::object::Slot::member(1, 32);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.clear(field, 8) }
+        }
+
+        /// `specific`, made if it is not there.
+        pub fn specific_mut(
+            &mut self,
+        ) -> Result<model_version_policy::SpecificMut<'_, 'a>, ::codec::memory::OutOfMemory> {
+            let field = ::codec::object::Slot::member(2, 32);
+            // SAFETY: offset and kind are the table's.
+            unsafe {
+                ::codec::typed::message_mut::<model_version_policy::Specific>(
+                    self.0.borrow(),
+                    field,
+                )
+            }
+        }
+
+        /// Makes `specific` absent.
+        pub fn clear_specific(&mut self) {
+            let field = ::codec::object::Slot::member(2, 32);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.clear(field, 8) }
+        }
+
+        /// Makes the member of `policy_choice` absent that is there.
+        pub fn clear_policy_choice(&mut self) {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.clear_oneof(32) }
+        }
+    }
+
+    /// Message `inference.ModelDynamicBatching`.
+    #[derive(Clone, Copy, Debug)]
+    pub struct ModelDynamicBatching;
+
+    impl ModelDynamicBatching {
+        /// The field `preferred_batch_size`, to be moved between the memories.
+        pub const PREFERRED_BATCH_SIZE: ::codec::place::FieldId = ::codec::typed::field(46, 0);
+    }
+
+    /// A finished [`ModelDynamicBatching`].
+    #[derive(Clone, Copy)]
+    pub struct ModelDynamicBatchingView<'a>(::codec::object::View<'a>);
+
+    /// A [`ModelDynamicBatching`] being built.
+    pub struct ModelDynamicBatchingMut<'m, 'a>(::codec::object::Edit<'m, 'a>);
+
+    ::codec::typed_message! {
+        ModelDynamicBatching, ModelDynamicBatchingView, ModelDynamicBatchingMut, class 46, size 56, super::types
+    }
+
+    impl<'a> ModelDynamicBatchingView<'a> {
+        /// `preferred_batch_size`.
+        pub fn preferred_batch_size(self) -> &'a [i32] {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.array(24) }
+        }
+
+        /// True if `preferred_batch_size` is in accelerator memory.
+        pub fn preferred_batch_size_is_in_acc(self) -> bool {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.is_acc(24) }
+        }
+
+        /// `max_queue_delay_microseconds`.
+        pub fn max_queue_delay_microseconds(self) -> u64 {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.scalar(40) }
+        }
+
+        /// `preserve_ordering`.
+        pub fn preserve_ordering(self) -> bool {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.scalar::<u8>(48) != 0 }
+        }
+    }
+
+    impl<'a> ModelDynamicBatchingMut<'_, 'a> {
+        /// Appends to `preferred_batch_size`.
+        pub fn push_preferred_batch_size(
+            &mut self,
+            value: i32,
+        ) -> Result<(), ::codec::memory::OutOfMemory> {
+            let field = ::codec::object::Slot::new(0, 24);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.push(field, value) }
+        }
+
+        /// Replaces all elements of `preferred_batch_size`.
+        pub fn set_preferred_batch_size(
+            &mut self,
+            values: &[i32],
+        ) -> Result<(), ::codec::memory::OutOfMemory> {
+            let field = ::codec::object::Slot::new(0, 24);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.set_array(field, values) }
+        }
+
+        /// The elements of `preferred_batch_size`, to be changed in place.
+        pub fn preferred_batch_size_mut(
+            &mut self,
+        ) -> Result<&mut [i32], ::codec::memory::OutOfMemory> {
+            let field = ::codec::object::Slot::new(0, 24);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.elements(field) }
+        }
+
+        /// Takes one element out of `preferred_batch_size`; panics if there is none.
+        pub fn remove_preferred_batch_size(
+            &mut self,
+            index: usize,
+        ) -> Result<(), ::codec::memory::OutOfMemory> {
+            let field = ::codec::object::Slot::new(0, 24);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.remove::<i32>(field, index) }
+        }
+
+        /// Keeps the first `len` elements of `preferred_batch_size`.
+        pub fn truncate_preferred_batch_size(&mut self, len: usize) {
+            let field = ::codec::object::Slot::new(0, 24);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.truncate(field, len) }
+        }
+
+        /// Makes `preferred_batch_size` absent.
+        pub fn clear_preferred_batch_size(&mut self) {
+            let field = ::codec::object::Slot::new(0, 24);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.clear(field, 16) }
+        }
+
+        /// Sets `max_queue_delay_microseconds`.
+        pub fn set_max_queue_delay_microseconds(&mut self, value: u64) {
+            let field = ::codec::object::Slot::new(1, 40);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.set(field, value) }
+        }
+
+        /// Makes `max_queue_delay_microseconds` absent.
+        pub fn clear_max_queue_delay_microseconds(&mut self) {
+            let field = ::codec::object::Slot::new(1, 40);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.clear(field, 8) }
+        }
+
+        /// Sets `preserve_ordering`.
+        pub fn set_preserve_ordering(&mut self, value: bool) {
+            let field = ::codec::object::Slot::new(2, 48);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.set(field, u8::from(value)) }
+        }
+
+        /// Makes `preserve_ordering` absent.
+        pub fn clear_preserve_ordering(&mut self) {
+            let field = ::codec::object::Slot::new(2, 48);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.clear(field, 1) }
+        }
+    }
+
+    /// Message `inference.ModelParameter`.
+    #[derive(Clone, Copy, Debug)]
+    pub struct ModelParameter;
+
+    impl ModelParameter {
+        /// The field `string_value`, to be moved between the memories.
+        pub const STRING_VALUE: ::codec::place::FieldId = ::codec::typed::field(47, 0);
+    }
+
+    /// A finished [`ModelParameter`].
+    #[derive(Clone, Copy)]
+    pub struct ModelParameterView<'a>(::codec::object::View<'a>);
+
+    /// A [`ModelParameter`] being built.
+    pub struct ModelParameterMut<'m, 'a>(::codec::object::Edit<'m, 'a>);
+
+    ::codec::typed_message! {
+        ModelParameter, ModelParameterView, ModelParameterMut, class 47, size 40, super::types
+    }
+
+    impl<'a> ModelParameterView<'a> {
+        /// `string_value`.
+        pub fn string_value(self) -> &'a str {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.string(24) }
+        }
+
+        /// True if `string_value` is in accelerator memory.
+        pub fn string_value_is_in_acc(self) -> bool {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.is_acc(24) }
+        }
+    }
+
+    impl<'a> ModelParameterMut<'_, 'a> {
+        /// Sets `string_value` to a copy of `value`.
+        pub fn set_string_value(
+            &mut self,
+            value: &str,
+        ) -> Result<(), ::codec::memory::OutOfMemory> {
+            let field = ::codec::object::Slot::new(0, 24);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.set_bytes(field, value.as_bytes()) }
+        }
+
+        /// Sets `string_value` to `value` itself.
+        pub fn lend_string_value(&mut self, value: &'a str) {
+            let field = ::codec::object::Slot::new(0, 24);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.lend_bytes(field, value.as_bytes()) }
+        }
+
+        /// Makes `string_value` absent.
+        pub fn clear_string_value(&mut self) {
+            let field = ::codec::object::Slot::new(0, 24);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.clear(field, 16) }
+        }
+    }
+
+    /// As file config.pbtxt of a model's folder has it (docs/rec.md says which fields may be there), and as it is served.
+    #[derive(Clone, Copy, Debug)]
+    pub struct ModelConfig;
+
+    impl ModelConfig {
+        /// The field `name`, to be moved between the memories.
+        pub const NAME: ::codec::place::FieldId = ::codec::typed::field(48, 0);
+
+        /// The field `platform`, to be moved between the memories.
+        pub const PLATFORM: ::codec::place::FieldId = ::codec::typed::field(48, 1);
+
+        /// The field `version_policy`, to be moved between the memories.
+        pub const VERSION_POLICY: ::codec::place::FieldId = ::codec::typed::field(48, 2);
+
+        /// The field `input`, to be moved between the memories.
+        pub const INPUT: ::codec::place::FieldId = ::codec::typed::field(48, 4);
+
+        /// The field `output`, to be moved between the memories.
+        pub const OUTPUT: ::codec::place::FieldId = ::codec::typed::field(48, 5);
+
+        /// The field `dynamic_batching`, to be moved between the memories.
+        pub const DYNAMIC_BATCHING: ::codec::place::FieldId = ::codec::typed::field(48, 6);
+
+        /// The field `parameters`, to be moved between the memories.
+        pub const PARAMETERS: ::codec::place::FieldId = ::codec::typed::field(48, 7);
+
+        /// The field `backend`, to be moved between the memories.
+        pub const BACKEND: ::codec::place::FieldId = ::codec::typed::field(48, 8);
+        const PARAMETERS_MAP: ::codec::object::MapSlot =
+            ::codec::object::MapSlot::new(7, 88, 48, 24, 40, 40);
+    }
+
+    /// A finished [`ModelConfig`].
+    #[derive(Clone, Copy)]
+    pub struct ModelConfigView<'a>(::codec::object::View<'a>);
+
+    /// A [`ModelConfig`] being built.
+    pub struct ModelConfigMut<'m, 'a>(::codec::object::Edit<'m, 'a>);
+
+    ::codec::typed_message! {
+        ModelConfig, ModelConfigView, ModelConfigMut, class 48, size 144, super::types
+    }
+
+    impl<'a> ModelConfigView<'a> {
+        /// `name`.
+        pub fn name(self) -> &'a str {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.string(24) }
+        }
+
+        /// True if `name` is in accelerator memory.
+        pub fn name_is_in_acc(self) -> bool {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.is_acc(24) }
+        }
+
+        /// `platform`.
+        pub fn platform(self) -> &'a str {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.string(40) }
+        }
+
+        /// True if `platform` is in accelerator memory.
+        pub fn platform_is_in_acc(self) -> bool {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.is_acc(40) }
+        }
+
+        /// `version_policy`.
+        pub fn version_policy(self) -> Option<ModelVersionPolicyView<'a>> {
+            // SAFETY: offset and kind are the table's.
+            unsafe { ::codec::typed::message::<ModelVersionPolicy>(self.0, 2, 120) }
+        }
+
+        /// True if `version_policy` is there.
+        pub fn has_version_policy(self) -> bool {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.has(2) }
+        }
+
+        /// True if `version_policy` is in accelerator memory.
+        pub fn version_policy_is_in_acc(self) -> bool {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.is_acc(120) }
+        }
+
+        /// Queries that are computed together: register rec.batch.
+        pub fn max_batch_size(self) -> i32 {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.scalar(136) }
+        }
+
+        /// `input`.
+        pub fn input(self) -> ::codec::typed::List<'a, ModelInput> {
+            // SAFETY: offset and kind are the table's.
+            unsafe { ::codec::typed::List::of(self.0, 56) }
+        }
+
+        /// True if `input` is in accelerator memory.
+        pub fn input_is_in_acc(self) -> bool {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.is_acc(56) }
+        }
+
+        /// `output`.
+        pub fn output(self) -> ::codec::typed::List<'a, ModelOutput> {
+            // SAFETY: offset and kind are the table's.
+            unsafe { ::codec::typed::List::of(self.0, 72) }
+        }
+
+        /// True if `output` is in accelerator memory.
+        pub fn output_is_in_acc(self) -> bool {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.is_acc(72) }
+        }
+
+        /// `dynamic_batching`.
+        pub fn dynamic_batching(self) -> Option<ModelDynamicBatchingView<'a>> {
+            // SAFETY: offset and kind are the table's.
+            unsafe { ::codec::typed::message::<ModelDynamicBatching>(self.0, 6, 128) }
+        }
+
+        /// True if `dynamic_batching` is there.
+        pub fn has_dynamic_batching(self) -> bool {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.has(6) }
+        }
+
+        /// True if `dynamic_batching` is in accelerator memory.
+        pub fn dynamic_batching_is_in_acc(self) -> bool {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.is_acc(128) }
+        }
+
+        /// `parameters`.
+        pub fn parameters(self) -> ::codec::typed::Map<'a, str, ModelParameter> {
+            // SAFETY: offset and kind are the table's.
+            unsafe { ::codec::typed::Map::of(self.0, ModelConfig::PARAMETERS_MAP) }
+        }
+
+        /// True if `parameters` is in accelerator memory.
+        pub fn parameters_is_in_acc(self) -> bool {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.is_acc(88) }
+        }
+
+        /// `backend`.
+        pub fn backend(self) -> &'a str {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.string(104) }
+        }
+
+        /// True if `backend` is in accelerator memory.
+        pub fn backend_is_in_acc(self) -> bool {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.is_acc(104) }
+        }
+    }
+
+    impl<'a> ModelConfigMut<'_, 'a> {
+        /// Sets `name` to a copy of `value`.
+        pub fn set_name(&mut self, value: &str) -> Result<(), ::codec::memory::OutOfMemory> {
+            let field = ::codec::object::Slot::new(0, 24);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.set_bytes(field, value.as_bytes()) }
+        }
+
+        /// Sets `name` to `value` itself.
+        pub fn lend_name(&mut self, value: &'a str) {
+            let field = ::codec::object::Slot::new(0, 24);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.lend_bytes(field, value.as_bytes()) }
+        }
+
+        /// Makes `name` absent.
+        pub fn clear_name(&mut self) {
+            let field = ::codec::object::Slot::new(0, 24);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.clear(field, 16) }
+        }
+
+        /// Sets `platform` to a copy of `value`.
+        pub fn set_platform(&mut self, value: &str) -> Result<(), ::codec::memory::OutOfMemory> {
+            let field = ::codec::object::Slot::new(1, 40);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.set_bytes(field, value.as_bytes()) }
+        }
+
+        /// Sets `platform` to `value` itself.
+        pub fn lend_platform(&mut self, value: &'a str) {
+            let field = ::codec::object::Slot::new(1, 40);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.lend_bytes(field, value.as_bytes()) }
+        }
+
+        /// Makes `platform` absent.
+        pub fn clear_platform(&mut self) {
+            let field = ::codec::object::Slot::new(1, 40);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.clear(field, 16) }
+        }
+
+        /// `version_policy`, made if it is not there.
+        pub fn version_policy_mut(
+            &mut self,
+        ) -> Result<ModelVersionPolicyMut<'_, 'a>, ::codec::memory::OutOfMemory> {
+            let field = ::codec::object::Slot::new(2, 120);
+            // SAFETY: offset and kind are the table's.
+            unsafe { ::codec::typed::message_mut::<ModelVersionPolicy>(self.0.borrow(), field) }
+        }
+
+        /// Makes `version_policy` absent.
+        pub fn clear_version_policy(&mut self) {
+            let field = ::codec::object::Slot::new(2, 120);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.clear(field, 8) }
+        }
+
+        /// Sets `max_batch_size`.
+        pub fn set_max_batch_size(&mut self, value: i32) {
+            let field = ::codec::object::Slot::new(3, 136);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.set(field, value) }
+        }
+
+        /// Makes `max_batch_size` absent.
+        pub fn clear_max_batch_size(&mut self) {
+            let field = ::codec::object::Slot::new(3, 136);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.clear(field, 4) }
+        }
+
+        /// Appends an empty message to `input`.
+        pub fn push_input(
+            &mut self,
+        ) -> Result<ModelInputMut<'_, 'a>, ::codec::memory::OutOfMemory> {
+            let field = ::codec::object::Slot::new(4, 56);
+            // SAFETY: offset and kind are the table's.
+            unsafe { ::codec::typed::push_message::<ModelInput>(&mut self.0, field) }
+        }
+
+        /// One element of `input`; panics if there is none.
+        pub fn input_mut(&mut self, index: usize) -> ModelInputMut<'_, 'a> {
+            let field = ::codec::object::Slot::new(4, 56);
+            // SAFETY: offset and kind are the table's.
+            unsafe { ::codec::typed::messages_mut::<ModelInput>(&mut self.0, field, index) }
+        }
+
+        /// Takes one element out of `input`; panics if there is none.
+        pub fn remove_input(&mut self, index: usize) -> Result<(), ::codec::memory::OutOfMemory> {
+            let field = ::codec::object::Slot::new(4, 56);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.remove::<::codec::object::Addr>(field, index) }
+        }
+
+        /// Keeps the first `len` elements of `input`.
+        pub fn truncate_input(&mut self, len: usize) {
+            let field = ::codec::object::Slot::new(4, 56);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.truncate(field, len) }
+        }
+
+        /// Makes `input` absent.
+        pub fn clear_input(&mut self) {
+            let field = ::codec::object::Slot::new(4, 56);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.clear(field, 16) }
+        }
+
+        /// Appends an empty message to `output`.
+        pub fn push_output(
+            &mut self,
+        ) -> Result<ModelOutputMut<'_, 'a>, ::codec::memory::OutOfMemory> {
+            let field = ::codec::object::Slot::new(5, 72);
+            // SAFETY: offset and kind are the table's.
+            unsafe { ::codec::typed::push_message::<ModelOutput>(&mut self.0, field) }
+        }
+
+        /// One element of `output`; panics if there is none.
+        pub fn output_mut(&mut self, index: usize) -> ModelOutputMut<'_, 'a> {
+            let field = ::codec::object::Slot::new(5, 72);
+            // SAFETY: offset and kind are the table's.
+            unsafe { ::codec::typed::messages_mut::<ModelOutput>(&mut self.0, field, index) }
+        }
+
+        /// Takes one element out of `output`; panics if there is none.
+        pub fn remove_output(&mut self, index: usize) -> Result<(), ::codec::memory::OutOfMemory> {
+            let field = ::codec::object::Slot::new(5, 72);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.remove::<::codec::object::Addr>(field, index) }
+        }
+
+        /// Keeps the first `len` elements of `output`.
+        pub fn truncate_output(&mut self, len: usize) {
+            let field = ::codec::object::Slot::new(5, 72);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.truncate(field, len) }
+        }
+
+        /// Makes `output` absent.
+        pub fn clear_output(&mut self) {
+            let field = ::codec::object::Slot::new(5, 72);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.clear(field, 16) }
+        }
+
+        /// `dynamic_batching`, made if it is not there.
+        pub fn dynamic_batching_mut(
+            &mut self,
+        ) -> Result<ModelDynamicBatchingMut<'_, 'a>, ::codec::memory::OutOfMemory> {
+            let field = ::codec::object::Slot::new(6, 128);
+            // SAFETY: offset and kind are the table's.
+            unsafe { ::codec::typed::message_mut::<ModelDynamicBatching>(self.0.borrow(), field) }
+        }
+
+        /// Makes `dynamic_batching` absent.
+        pub fn clear_dynamic_batching(&mut self) {
+            let field = ::codec::object::Slot::new(6, 128);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.clear(field, 8) }
+        }
+
+        /// `parameters`, to be changed.
+        pub fn parameters_mut(&mut self) -> ::codec::typed::MapMut<'_, 'a, str, ModelParameter> {
+            // SAFETY: offset and kind are the table's.
+            unsafe { ::codec::typed::MapMut::of(self.0.borrow(), ModelConfig::PARAMETERS_MAP) }
+        }
+
+        /// Makes `parameters` absent.
+        pub fn clear_parameters(&mut self) {
+            let field = ::codec::object::Slot::new(7, 88);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.clear(field, 16) }
+        }
+
+        /// Sets `backend` to a copy of `value`.
+        pub fn set_backend(&mut self, value: &str) -> Result<(), ::codec::memory::OutOfMemory> {
+            let field = ::codec::object::Slot::new(8, 104);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.set_bytes(field, value.as_bytes()) }
+        }
+
+        /// Sets `backend` to `value` itself.
+        pub fn lend_backend(&mut self, value: &'a str) {
+            let field = ::codec::object::Slot::new(8, 104);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.lend_bytes(field, value.as_bytes()) }
+        }
+
+        /// Makes `backend` absent.
+        pub fn clear_backend(&mut self) {
+            let field = ::codec::object::Slot::new(8, 104);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.clear(field, 16) }
+        }
+    }
+
     /// What is known of `inference.GRPCInferenceService` without a peer.
     pub static GRPCINFERENCE_SERVICE: ::fabric::stub::ServiceDescriptor = ::fabric::stub::ServiceDescriptor {
         name: "inference.GRPCInferenceService",
@@ -3040,8 +4702,26 @@ pub mod inference {
                 server_streaming: false,
                 options: ::fabric::stub::MethodOptions::NONE,
             },
+            ::fabric::stub::MethodDescriptor {
+                name: "ModelConfig",
+                client_streaming: false,
+                server_streaming: false,
+                options: ::fabric::stub::MethodOptions::NONE,
+            },
+            ::fabric::stub::MethodDescriptor {
+                name: "RepositoryModelLoad",
+                client_streaming: false,
+                server_streaming: false,
+                options: ::fabric::stub::MethodOptions::NONE,
+            },
+            ::fabric::stub::MethodDescriptor {
+                name: "RepositoryModelUnload",
+                client_streaming: false,
+                server_streaming: false,
+                options: ::fabric::stub::MethodOptions::NONE,
+            },
         ],
-        hash: 0x2920cedcfcf83683,
+        hash: 0xdf3e5165b3ca915f,
         descriptors: super::DESCRIPTORS,
     };
 
@@ -3071,7 +4751,7 @@ pub mod inference {
             Err(::fabric::stub::unimplemented("/inference.GRPCInferenceService/ServerReady"))
         }
 
-        /// NOT_FOUND for another model or version than the one that is served.
+        /// NOT_FOUND for another model or version than those that are served.
         fn model_ready(
             &self,
             request: ModelReadyRequestView<'_>,
@@ -3135,6 +4815,39 @@ pub mod inference {
         ) -> Result<(), ::fabric::stub::Status> {
             let _ = (request, reply, context);
             Err(::fabric::stub::unimplemented("/inference.GRPCInferenceService/RepositoryIndex"))
+        }
+
+        /// Of an extension.
+        fn model_config(
+            &self,
+            request: ModelConfigRequestView<'_>,
+            reply: &mut ModelConfigResponseMut<'_, '_>,
+            context: &mut ::fabric::stub::Context<'_>,
+        ) -> Result<(), ::fabric::stub::Status> {
+            let _ = (request, reply, context);
+            Err(::fabric::stub::unimplemented("/inference.GRPCInferenceService/ModelConfig"))
+        }
+
+        /// Of an extension: loads what the repository has of the model now.
+        fn repository_model_load(
+            &self,
+            request: RepositoryModelLoadRequestView<'_>,
+            reply: &mut RepositoryModelLoadResponseMut<'_, '_>,
+            context: &mut ::fabric::stub::Context<'_>,
+        ) -> Result<(), ::fabric::stub::Status> {
+            let _ = (request, reply, context);
+            Err(::fabric::stub::unimplemented("/inference.GRPCInferenceService/RepositoryModelLoad"))
+        }
+
+        /// Of an extension: the model is not served until it is loaded.
+        fn repository_model_unload(
+            &self,
+            request: RepositoryModelUnloadRequestView<'_>,
+            reply: &mut RepositoryModelUnloadResponseMut<'_, '_>,
+            context: &mut ::fabric::stub::Context<'_>,
+        ) -> Result<(), ::fabric::stub::Status> {
+            let _ = (request, reply, context);
+            Err(::fabric::stub::unimplemented("/inference.GRPCInferenceService/RepositoryModelUnload"))
         }
     }
 
@@ -3206,6 +4919,21 @@ pub mod inference {
                         GRPCInferenceService::repository_index(&*self.0, request, reply, context)
                     })
                 }
+                8 => {
+                    call.message::<ModelConfigRequest, ModelConfigResponse>(|request, reply, context| {
+                        GRPCInferenceService::model_config(&*self.0, request, reply, context)
+                    })
+                }
+                9 => {
+                    call.message::<RepositoryModelLoadRequest, RepositoryModelLoadResponse>(|request, reply, context| {
+                        GRPCInferenceService::repository_model_load(&*self.0, request, reply, context)
+                    })
+                }
+                10 => {
+                    call.message::<RepositoryModelUnloadRequest, RepositoryModelUnloadResponse>(|request, reply, context| {
+                        GRPCInferenceService::repository_model_unload(&*self.0, request, reply, context)
+                    })
+                }
                 _ => Err(::fabric::stub::Service::unimplemented(self, method)),
             }
         }
@@ -3220,6 +4948,9 @@ pub mod inference {
                 5 => Some(::fabric::stub::RequestType::of::<ModelInferRequest>()),
                 6 => Some(::fabric::stub::RequestType::of::<ModelStatisticsRequest>()),
                 7 => Some(::fabric::stub::RequestType::of::<RepositoryIndexRequest>()),
+                8 => Some(::fabric::stub::RequestType::of::<ModelConfigRequest>()),
+                9 => Some(::fabric::stub::RequestType::of::<RepositoryModelLoadRequest>()),
+                10 => Some(::fabric::stub::RequestType::of::<RepositoryModelUnloadRequest>()),
                 _ => None,
             }
         }
@@ -3236,6 +4967,9 @@ pub mod inference {
         model_infer: ::fabric::stub::Method,
         model_statistics: ::fabric::stub::Method,
         repository_index: ::fabric::stub::Method,
+        model_config: ::fabric::stub::Method,
+        repository_model_load: ::fabric::stub::Method,
+        repository_model_unload: ::fabric::stub::Method,
     }
 
     impl GRPCInferenceServiceClient {
@@ -3246,8 +4980,8 @@ pub mod inference {
         pub fn new(
             channel: &impl ::fabric::stub::Caller,
         ) -> Result<GRPCInferenceServiceClient, ::fabric::stub::NotServed> {
-            let [server_live, server_ready, model_ready, server_metadata, model_metadata, model_infer, model_statistics, repository_index] = ::fabric::stub::resolve(channel, &GRPCINFERENCE_SERVICE)?;
-            Ok(GRPCInferenceServiceClient { server_live, server_ready, model_ready, server_metadata, model_metadata, model_infer, model_statistics, repository_index })
+            let [server_live, server_ready, model_ready, server_metadata, model_metadata, model_infer, model_statistics, repository_index, model_config, repository_model_load, repository_model_unload] = ::fabric::stub::resolve(channel, &GRPCINFERENCE_SERVICE)?;
+            Ok(GRPCInferenceServiceClient { server_live, server_ready, model_ready, server_metadata, model_metadata, model_infer, model_statistics, repository_index, model_config, repository_model_load, repository_model_unload })
         }
 
         /// `/inference.GRPCInferenceService/ServerLive`.
@@ -3308,7 +5042,7 @@ pub mod inference {
             channel.build::<ServerReadyRequest>(self.server_ready, options, user, fill)
         }
 
-        /// NOT_FOUND for another model or version than the one that is served.
+        /// NOT_FOUND for another model or version than those that are served.
         ///
         /// Waits for the reply.
         ///
@@ -3480,6 +5214,93 @@ pub mod inference {
             fill: impl FnOnce(&mut RepositoryIndexRequestMut<'_, '_>) -> Result<(), ::codec::memory::OutOfMemory>,
         ) -> Result<::fabric::stub::CallId, ::fabric::stub::StartError> {
             channel.build::<RepositoryIndexRequest>(self.repository_index, options, user, fill)
+        }
+
+        /// Of an extension.
+        ///
+        /// Waits for the reply.
+        ///
+        /// # Errors
+        /// How the call ended, if not with a reply.
+        pub fn model_config(
+            &self,
+            channel: &mut impl ::fabric::stub::Caller,
+            options: &::fabric::stub::CallOptions<'_>,
+            fill: impl FnOnce(&mut ModelConfigRequestMut<'_, '_>) -> Result<(), ::codec::memory::OutOfMemory>,
+        ) -> Result<::codec::typed::Owned<ModelConfigResponse>, ::fabric::stub::Status> {
+            ::fabric::stub::unary::<ModelConfigRequest, ModelConfigResponse>(channel, self.model_config, options, fill)
+        }
+
+        /// Starts a call of [`Self::model_config`]; its events come from the channel, with `user`.
+        ///
+        /// # Errors
+        /// Why it was not started.
+        pub fn model_config_async(
+            &self,
+            channel: &mut impl ::fabric::stub::Caller,
+            options: &::fabric::stub::CallOptions<'_>,
+            user: u64,
+            fill: impl FnOnce(&mut ModelConfigRequestMut<'_, '_>) -> Result<(), ::codec::memory::OutOfMemory>,
+        ) -> Result<::fabric::stub::CallId, ::fabric::stub::StartError> {
+            channel.build::<ModelConfigRequest>(self.model_config, options, user, fill)
+        }
+
+        /// Of an extension: loads what the repository has of the model now.
+        ///
+        /// Waits for the reply.
+        ///
+        /// # Errors
+        /// How the call ended, if not with a reply.
+        pub fn repository_model_load(
+            &self,
+            channel: &mut impl ::fabric::stub::Caller,
+            options: &::fabric::stub::CallOptions<'_>,
+            fill: impl FnOnce(&mut RepositoryModelLoadRequestMut<'_, '_>) -> Result<(), ::codec::memory::OutOfMemory>,
+        ) -> Result<::codec::typed::Owned<RepositoryModelLoadResponse>, ::fabric::stub::Status> {
+            ::fabric::stub::unary::<RepositoryModelLoadRequest, RepositoryModelLoadResponse>(channel, self.repository_model_load, options, fill)
+        }
+
+        /// Starts a call of [`Self::repository_model_load`]; its events come from the channel, with `user`.
+        ///
+        /// # Errors
+        /// Why it was not started.
+        pub fn repository_model_load_async(
+            &self,
+            channel: &mut impl ::fabric::stub::Caller,
+            options: &::fabric::stub::CallOptions<'_>,
+            user: u64,
+            fill: impl FnOnce(&mut RepositoryModelLoadRequestMut<'_, '_>) -> Result<(), ::codec::memory::OutOfMemory>,
+        ) -> Result<::fabric::stub::CallId, ::fabric::stub::StartError> {
+            channel.build::<RepositoryModelLoadRequest>(self.repository_model_load, options, user, fill)
+        }
+
+        /// Of an extension: the model is not served until it is loaded.
+        ///
+        /// Waits for the reply.
+        ///
+        /// # Errors
+        /// How the call ended, if not with a reply.
+        pub fn repository_model_unload(
+            &self,
+            channel: &mut impl ::fabric::stub::Caller,
+            options: &::fabric::stub::CallOptions<'_>,
+            fill: impl FnOnce(&mut RepositoryModelUnloadRequestMut<'_, '_>) -> Result<(), ::codec::memory::OutOfMemory>,
+        ) -> Result<::codec::typed::Owned<RepositoryModelUnloadResponse>, ::fabric::stub::Status> {
+            ::fabric::stub::unary::<RepositoryModelUnloadRequest, RepositoryModelUnloadResponse>(channel, self.repository_model_unload, options, fill)
+        }
+
+        /// Starts a call of [`Self::repository_model_unload`]; its events come from the channel, with `user`.
+        ///
+        /// # Errors
+        /// Why it was not started.
+        pub fn repository_model_unload_async(
+            &self,
+            channel: &mut impl ::fabric::stub::Caller,
+            options: &::fabric::stub::CallOptions<'_>,
+            user: u64,
+            fill: impl FnOnce(&mut RepositoryModelUnloadRequestMut<'_, '_>) -> Result<(), ::codec::memory::OutOfMemory>,
+        ) -> Result<::fabric::stub::CallId, ::fabric::stub::StartError> {
+            channel.build::<RepositoryModelUnloadRequest>(self.repository_model_unload, options, user, fill)
         }
     }
 
@@ -4229,6 +6050,177 @@ pub mod inference {
             /// Makes `shape` absent.
             pub fn clear_shape(&mut self) {
                 let field = ::codec::object::Slot::new(2, 56);
+                // SAFETY: offset and kind are the table's.
+                unsafe { self.0.clear(field, 16) }
+            }
+        }
+    }
+
+    /// What is declared in `inference.ModelRepositoryParameter`.
+    pub mod model_repository_parameter {
+        /// The oneof `parameter_choice` of `inference.ModelRepositoryParameter`.
+        #[derive(Clone, Copy, Debug)]
+        pub enum ParameterChoice<'a> {
+            /// `bool_param`.
+            BoolParam(bool),
+            /// `int64_param`.
+            Int64Param(i64),
+            /// `string_param`.
+            StringParam(&'a str),
+            /// `bytes_param`.
+            BytesParam(&'a [u8]),
+        }
+    }
+
+    /// What is declared in `inference.ModelVersionPolicy`.
+    pub mod model_version_policy {
+        /// The oneof `policy_choice` of `inference.ModelVersionPolicy`.
+        #[derive(Clone, Copy, Debug)]
+        pub enum PolicyChoice<'a> {
+            /// `latest`.
+            Latest(LatestView<'a>),
+            /// `all`.
+            All(AllView<'a>),
+            /// `specific`.
+            Specific(SpecificView<'a>),
+        }
+
+        /// Message `inference.ModelVersionPolicy.Latest`.
+        #[derive(Clone, Copy, Debug)]
+        pub struct Latest;
+
+        /// A finished [`Latest`].
+        #[derive(Clone, Copy)]
+        pub struct LatestView<'a>(::codec::object::View<'a>);
+
+        /// A [`Latest`] being built.
+        pub struct LatestMut<'m, 'a>(::codec::object::Edit<'m, 'a>);
+
+        ::codec::typed_message! {
+            Latest, LatestView, LatestMut, class 43, size 32, super::super::types
+        }
+
+        impl<'a> LatestView<'a> {
+            /// 0: 1.
+            pub fn num_versions(self) -> u32 {
+                // SAFETY: offset and kind are the table's.
+                unsafe { self.0.scalar(24) }
+            }
+        }
+
+        impl<'a> LatestMut<'_, 'a> {
+            /// Sets `num_versions`.
+            pub fn set_num_versions(&mut self, value: u32) {
+                let field = ::codec::object::Slot::new(0, 24);
+                // SAFETY: offset and kind are the table's.
+                unsafe { self.0.set(field, value) }
+            }
+
+            /// Makes `num_versions` absent.
+            pub fn clear_num_versions(&mut self) {
+                let field = ::codec::object::Slot::new(0, 24);
+                // SAFETY: offset and kind are the table's.
+                unsafe { self.0.clear(field, 4) }
+            }
+        }
+
+        /// Message `inference.ModelVersionPolicy.All`.
+        #[derive(Clone, Copy, Debug)]
+        pub struct All;
+
+        /// A finished [`All`].
+        #[derive(Clone, Copy)]
+        pub struct AllView<'a>(::codec::object::View<'a>);
+
+        /// A [`All`] being built.
+        pub struct AllMut<'m, 'a>(::codec::object::Edit<'m, 'a>);
+
+        ::codec::typed_message! {
+            All, AllView, AllMut, class 44, size 16, super::super::types
+        }
+
+        /// Message `inference.ModelVersionPolicy.Specific`.
+        #[derive(Clone, Copy, Debug)]
+        pub struct Specific;
+
+        impl Specific {
+            /// The field `versions`, to be moved between the memories.
+            pub const VERSIONS: ::codec::place::FieldId = ::codec::typed::field(45, 0);
+        }
+
+        /// A finished [`Specific`].
+        #[derive(Clone, Copy)]
+        pub struct SpecificView<'a>(::codec::object::View<'a>);
+
+        /// A [`Specific`] being built.
+        pub struct SpecificMut<'m, 'a>(::codec::object::Edit<'m, 'a>);
+
+        ::codec::typed_message! {
+            Specific, SpecificView, SpecificMut, class 45, size 40, super::super::types
+        }
+
+        impl<'a> SpecificView<'a> {
+            /// `versions`.
+            pub fn versions(self) -> &'a [i64] {
+                // SAFETY: offset and kind are the table's.
+                unsafe { self.0.array(24) }
+            }
+
+            /// True if `versions` is in accelerator memory.
+            pub fn versions_is_in_acc(self) -> bool {
+                // SAFETY: offset and kind are the table's.
+                unsafe { self.0.is_acc(24) }
+            }
+        }
+
+        impl<'a> SpecificMut<'_, 'a> {
+            /// Appends to `versions`.
+            pub fn push_versions(
+                &mut self,
+                value: i64,
+            ) -> Result<(), ::codec::memory::OutOfMemory> {
+                let field = ::codec::object::Slot::new(0, 24);
+                // SAFETY: offset and kind are the table's.
+                unsafe { self.0.push(field, value) }
+            }
+
+            /// Replaces all elements of `versions`.
+            pub fn set_versions(
+                &mut self,
+                values: &[i64],
+            ) -> Result<(), ::codec::memory::OutOfMemory> {
+                let field = ::codec::object::Slot::new(0, 24);
+                // SAFETY: offset and kind are the table's.
+                unsafe { self.0.set_array(field, values) }
+            }
+
+            /// The elements of `versions`, to be changed in place.
+            pub fn versions_mut(&mut self) -> Result<&mut [i64], ::codec::memory::OutOfMemory> {
+                let field = ::codec::object::Slot::new(0, 24);
+                // SAFETY: offset and kind are the table's.
+                unsafe { self.0.elements(field) }
+            }
+
+            /// Takes one element out of `versions`; panics if there is none.
+            pub fn remove_versions(
+                &mut self,
+                index: usize,
+            ) -> Result<(), ::codec::memory::OutOfMemory> {
+                let field = ::codec::object::Slot::new(0, 24);
+                // SAFETY: offset and kind are the table's.
+                unsafe { self.0.remove::<i64>(field, index) }
+            }
+
+            /// Keeps the first `len` elements of `versions`.
+            pub fn truncate_versions(&mut self, len: usize) {
+                let field = ::codec::object::Slot::new(0, 24);
+                // SAFETY: offset and kind are the table's.
+                unsafe { self.0.truncate(field, len) }
+            }
+
+            /// Makes `versions` absent.
+            pub fn clear_versions(&mut self) {
+                let field = ::codec::object::Slot::new(0, 24);
                 // SAFETY: offset and kind are the table's.
                 unsafe { self.0.clear(field, 16) }
             }

@@ -18,7 +18,8 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::Request;
 use base::closing::{self, Reason};
-use base::tls::{HELLO, ServerTls};
+use base::rights::Identity;
+use base::tls::{HELLO, ServerTls, identities};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::collections::VecDeque;
 use std::io;
@@ -143,6 +144,10 @@ fn runtime() -> io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(2).build()
 }
 
+/// By what a client's connection has proved who it is: an extension of its requests.
+#[derive(Clone, Debug)]
+pub struct Proved(pub Arc<[Identity]>);
+
 /// A connection.
 struct Open {
     task: AbortHandle,
@@ -227,13 +232,17 @@ impl Server {
         let (routes, limits, stopped) = (self.routes.clone(), self.limits, self.stopped.clone());
         let task = match &self.tls {
             None => self.tasks.spawn(async move {
-                closed(peer, &connection(stream, routes, counts, limits, stopped).await);
+                closed(peer, &connection(stream, (routes, None), counts, limits, stopped).await);
             }),
             Some(tls) => {
                 let acceptor = TlsAcceptor::from(tls.config());
                 self.tasks.spawn(async move {
                     let why = match shake_hands(stream, acceptor, limits.head_timeout).await {
-                        Ok(stream) => connection(stream, routes, counts, limits, stopped).await,
+                        Ok(stream) => {
+                            let proved = identities(stream.get_ref().1.peer_certificates());
+                            let proved = (!proved.is_empty()).then(|| Proved(proved.into()));
+                            connection(stream, (routes, proved), counts, limits, stopped).await
+                        }
                         Err(why) => Reason::Tls(why),
                     };
                     closed(peer, &why);
@@ -306,12 +315,13 @@ async fn shake_hands(
 /// Serves a connection to its end, and says of what that came.
 async fn connection(
     stream: impl AsyncRead + AsyncWrite + Unpin,
-    routes: Router,
+    (routes, proved): (Router, Option<Proved>),
     counts: Counts,
     limits: Limits,
     mut stopped: watch::Receiver<bool>,
 ) -> Reason {
-    let service = hyper::service::service_fn(move |request: Request<hyper::body::Incoming>| {
+    let service = hyper::service::service_fn(move |mut request: Request<hyper::body::Incoming>| {
+        proved.iter().for_each(|proved| drop(request.extensions_mut().insert(proved.clone())));
         let busy = counts.begin();
         let mut routes = routes.clone();
         async move {

@@ -35,6 +35,9 @@ enum Command {
     Check {
         /// The file
         file: PathBuf,
+        /// Print a JSON object instead of words
+        #[arg(long)]
+        json: bool,
     },
 }
 
@@ -57,9 +60,19 @@ impl Key {
                 let file = file.display();
                 format!("{file}: the key of clients; name it in their topology: [cluster] client_key")
             }
-            Command::Check { file } => {
-                Secret::read(file)?;
-                format!("{}: a key that only its owner can read", file.display())
+            Command::Check { file, json } => {
+                let read = Secret::read(file);
+                let what = match &read {
+                    Ok(_) => "a key that only its owner can read".to_owned(),
+                    Err(why) => why.to_string(),
+                };
+                if *json {
+                    let said = serde_json::json!({ "path": file, "good": read.is_ok(), "what": what });
+                    let _ = writeln!(io::stdout(), "{said}");
+                    return read.map(drop);
+                }
+                read?;
+                format!("{}: {what}", file.display())
             }
         };
         // Whoever does not listen has the file.

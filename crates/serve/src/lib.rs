@@ -3,7 +3,7 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`node`] | several services in one process: `millrace up`, config files, nodes of Rust programs |
-//! | [`kv`], [`shm_client`] | the key-value server for memcached clients; a client over shared memory |
+//! | [`kv`] | the key-value server for memcached clients |
 //! | [`inc`] | the in-network cache of `protocol::coherence` on sockets: boxes, homes, controller, clients |
 //! | [`proxy`] | memcached clients before that cache |
 //! | [`chain`], [`txn`] | chains of replicas; transactions over them, from the side of whoever asks |
@@ -16,6 +16,7 @@
 //! | [`admin`], [`metrics`], [`http`] | operators' ports: metrics, registers, health |
 //! | `engine_cores` | the engine cores of a process, the services on them, host threads |
 //! | `descriptors`, `guard`, `gzip`, `reach`, [`complain!`] | descriptors kept for operators; panics; gzip; warnings; what commands say on standard error |
+//! | [`rights`] | the file of who may do what |
 //! | [`otlp`] | metrics and spans to an OpenTelemetry collector |
 //! | [`trace`] | `millrace trace`: what became of single requests |
 //! | [`key`], [`wire`] | `millrace key`, `millrace wire` |
@@ -30,6 +31,7 @@ pub mod complain;
 pub(crate) mod descriptors;
 pub mod engine_cores;
 pub(crate) mod guard;
+#[cfg(feature = "rpc")]
 pub(crate) mod gzip;
 pub mod http;
 pub mod inc;
@@ -42,10 +44,12 @@ pub mod otlp;
 pub mod process;
 pub mod proxy;
 pub(crate) mod reach;
+#[cfg(feature = "rec")]
 pub mod rec;
+pub mod rights;
+#[cfg(feature = "rpc")]
 pub mod rpc;
 pub mod shell;
-pub mod shm_client;
 pub mod trace;
 pub mod txn;
 pub mod wire;

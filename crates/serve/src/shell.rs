@@ -23,9 +23,12 @@ use crate::otlp::Exporter;
 use crate::process::Stop;
 use crate::process::stop::Woken;
 use crate::process::systemd::{self, Watchdog};
+use crate::process::table::Wrong;
 use crate::reach::Exposed;
+use crate::rights::{Access, RightsFile};
 use axum::routing::put;
 use base::registers::Shown;
+use base::rights::ServiceRights;
 use base::trace::Tracer;
 use fabric::link::Address;
 use std::error::Error;
@@ -76,6 +79,24 @@ pub trait Service: Send {
     /// Its requests leave their spans there. Told before it is opened; one that leaves none does not listen.
     fn trace(&mut self, tracer: Tracer) {
         let _ = tracer;
+    }
+
+    /// Its clients may do what these say, and nothing else. Told before it is opened, where there is a file of rights.
+    ///
+    /// # Errors
+    /// It would not keep them.
+    fn guard(&mut self, rights: ServiceRights) -> Result<(), Failure> {
+        let _ = rights;
+        let kind = self.kind();
+        Err(format!("services of kind {kind} do not look at rights: leave out the file of rights, or serve this one in a process of its own").into())
+    }
+
+    /// Reads what says who may come in, users and certificates, as [`Service::open`] will, and keeps nothing of it. Told after [`Service::guard`].
+    ///
+    /// # Errors
+    /// What opening it would fail of.
+    fn check(&self) -> Result<(), Failure> {
+        Ok(())
     }
 
     /// Takes what it needs, addresses above all, and may serve already; `core` is the engine core that it may be on. What operators are shown of it,
@@ -131,6 +152,8 @@ pub enum ShellError {
     Admin(SocketAddr, io::Error),
     /// The certificate cannot be used.
     Tls(String),
+    /// The file of rights.
+    Rights(Wrong),
     /// The service manager opened listeners at which nothing here listens.
     HandedOver(Vec<String>),
     /// A service, with its name if it has one.
@@ -156,6 +179,7 @@ impl fmt::Display for ShellError {
             ShellError::Signal(cause) => write!(f, "signals cannot be caught: {cause}"),
             ShellError::Threads(cause) => write!(f, "the system gives no host threads: {cause}"),
             ShellError::Tls(why) => f.write_str(why),
+            ShellError::Rights(wrong) => wrong.fmt(f),
             ShellError::HandedOver(addresses) => write!(
                 f,
                 "the service manager handed over listeners at which nothing here listens: {}; ListenStream= of the .socket unit are to be addresses of the \
@@ -187,6 +211,13 @@ pub struct Served {
     pub service: Box<dyn Service>,
 }
 
+impl Served {
+    /// One service without a name, on the first engine core.
+    pub fn alone(service: impl Service + 'static) -> Served {
+        Served { name: None, engine_core: 0, service: Box::new(service) }
+    }
+}
+
 struct Hosted {
     name: Option<String>,
     service: Box<dyn Service>,
@@ -211,6 +242,7 @@ impl Hosted {
 pub struct Shell {
     services: Vec<Hosted>,
     admin: Option<Admin>,
+    rights: Option<RightsFile>,
     exporter: Option<Exporter>,
     watchdog: Option<Watchdog>,
     stop: Stop,
@@ -229,12 +261,16 @@ impl Shell {
     pub fn start(
         services: impl IntoIterator<Item = Served>,
         engine: &EnginePlan,
-        admin: Option<PortAt>,
+        access: impl Into<Access>,
         stop: Stop,
     ) -> Result<Shell, ShellError> {
+        let Access { admin, rights } = access.into();
         stop.set_ends_at_once(true);
         stop.catch_hang_ups().map_err(ShellError::Signal)?;
         let services: Vec<Served> = services.into_iter().collect();
+        let names = services.iter().filter_map(|one| one.name.clone());
+        let rights =
+            rights.map(|plan| RightsFile::open(plan, names)).transpose().map_err(ShellError::Rights)?;
         let wishes = services.iter().map(|one| (one.engine_core, one.service.engine_wishes()));
         let cores = EngineCores::new(engine, wishes).map_err(ShellError::Threads)?;
         let on: Vec<_> = services.iter().map(|one| Arc::clone(cores.core(one.engine_core))).collect();
@@ -245,10 +281,18 @@ impl Shell {
             Tracer::default(),
         );
         let services = services.into_iter().map(hosted).collect();
-        let mut shell = Shell { services, admin: None, exporter: None, watchdog: None, stop, _cores: cores };
+        let mut shell =
+            Shell { services, admin: None, rights, exporter: None, watchdog: None, stop, _cores: cores };
+        if let Some(rights) = &shell.rights {
+            routes = routes.metrics(rights.collect());
+        }
         for (hosted, core) in shell.services.iter_mut().zip(&on) {
             let name = hosted.name.as_deref().unwrap_or(hosted.service.kind());
             hosted.service.trace(tracer.of(name));
+            if let Some(rights) = &shell.rights {
+                let own = rights.of(hosted.name.as_deref());
+                hosted.service.guard(own).map_err(hosted.failed())?;
+            }
             hosted.is_open = true;
             let own = hosted.service.open(core, is_shown).map_err(hosted.failed())?;
             let service = &hosted.service;
@@ -296,7 +340,8 @@ impl Shell {
             "draining\n"
         };
         let what = "has the process answer what has come, and end; with the token";
-        let admin = Admin::start(at, routes.with("PUT /stop", what, put(end)));
+        let rights = self.rights.as_ref().map(|rights| rights.of(None));
+        let admin = Admin::start(at, routes.with("PUT /stop", what, put(end)).guarded(rights));
         let admin = admin.map_err(|cause| ShellError::Admin(address, cause))?;
         self.exporter = Exporter::of_process(admin.shown()).map_err(ShellError::Threads)?;
         self.admin = Some(admin);
@@ -309,11 +354,10 @@ impl Shell {
     /// As [`Shell::start`].
     pub fn of(
         service: impl Service + 'static,
-        admin: Option<PortAt>,
+        access: impl Into<Access>,
         stop: Stop,
     ) -> Result<Shell, ShellError> {
-        let served = Served { name: None, engine_core: 0, service: Box::new(service) };
-        Shell::start([served], &EnginePlan::default(), admin, stop)
+        Shell::start([Served::alone(service)], &EnginePlan::default(), access, stop)
     }
 
     /// The port for operators.
@@ -364,8 +408,9 @@ impl Shell {
     }
 
     fn reload(&self) -> bool {
+        self.rights.iter().for_each(RightsFile::reload);
         // Each of them, also after one that did.
-        self.services.iter().filter(|hosted| hosted.service.reload()).count() > 0
+        self.services.iter().filter(|hosted| hosted.service.reload()).count() > 0 || self.rights.is_some()
     }
 
     /// All, whatever one of them says.
@@ -437,5 +482,6 @@ impl<T> Drop for Loop<T> {
     }
 }
 
+mod check;
 #[cfg(test)]
 mod tests;

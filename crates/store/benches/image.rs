@@ -5,7 +5,8 @@
 //! ```
 //! Keys of 16 bytes, drawn uniformly; values of 64 bytes and of 1 KB that are put again in place. A put of the image is what a head does for an entry
 //! of one write: `place`, which makes the tuple that is logged, then `apply`; a follower does `apply` alone. The map is given the
-//! same bytes: `insert` of a new `Vec`, or bytes copied into the one that is there. Variants run in turns, a short slice each, and each ratio is to the map's figure of the same
+//! same bytes: `insert` of a new `Vec`, or bytes copied into the one that is there.
+//! Variants run in turns, a short slice each, and each ratio is to the map's figure of the same
 //! turn, so that what the machine does meanwhile falls on both. Everything is on one thread.
 
 use base::prng::mix64;

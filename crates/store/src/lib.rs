@@ -30,6 +30,7 @@ mod clean;
 mod config;
 mod coroutine;
 pub mod durable;
+mod evictions;
 mod ghost;
 pub mod image;
 mod index;
@@ -48,6 +49,7 @@ pub mod warm;
 
 pub use config::{Config, ConfigError, MAX_VALUE, MIN_MEMORY, Mode};
 pub use coroutine::SharedStore;
+pub use evictions::{Evicted, NOTED_MAX};
 pub use key::{Key, MAX_KEY};
 pub use large::LargeValue;
 pub use ops::arith::{ArithHow, ArithOutcome, number};

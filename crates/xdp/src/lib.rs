@@ -1,4 +1,5 @@
-//! The fast tier of the in-network cache: GETs of cached keys, and tries of arithmetic on them, are answered by an XDP program, before the box's kernel makes a socket
+//! The fast tier of the in-network cache: GETs of cached keys, and tries of arithmetic on them, are answered by an XDP program, before the box's
+//! kernel makes a socket
 //! buffer of them or wakes anybody.
 //!
 //! The **user tier** (the box's state machine and its driver) decides everything: fills, leases, invalidation, eviction. It tells this tier

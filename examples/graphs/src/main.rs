@@ -84,7 +84,7 @@ struct Args {
     /// Writes one request of 64 as a Chrome trace, for Perfetto
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
-    /// Writes a page with plots; where the name ends in .svg, the plots alone
+    /// Writes a page with plots; where the name ends in .svg, the plots alone, in .csv its figures as rows
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
 }

@@ -160,7 +160,7 @@ fn share_plots(graph: &Measured) -> Block {
         filled: false,
         wide: false,
     };
-    Block::Pair(share, time.svg())
+    Block::Pair(share, time.draw())
 }
 
 /// A method's name without its package.

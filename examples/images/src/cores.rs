@@ -13,7 +13,7 @@ use bench::drive::{Caller, Calls, Pace, Plan, together};
 use bench::report::chart::{self, Series};
 use bench::report::environment::facts;
 use bench::report::format::{digits, micros, short};
-use bench::report::{Block, Report, Section, Table};
+use bench::report::{Block, Drawing, Report, Section, Table};
 use bench::tally::Tally;
 use clap::Args;
 use codec::place::Options as AcceleratorOptions;
@@ -51,7 +51,7 @@ pub struct Cores {
     /// Seed of the pictures
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Writes a page with plots; where the name ends in .svg, the plots alone
+    /// Writes a page with plots; where the name ends in .svg, the plots alone, in .csv its figures as rows
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
 }
@@ -382,7 +382,7 @@ fn latency(equal: &[Measured]) -> Table {
     table
 }
 
-fn plot(title: &str, full: &[Measured], value: impl Fn(&Measured) -> f64) -> String {
+fn plot(title: &str, full: &[Measured], value: impl Fn(&Measured) -> f64) -> Drawing {
     let series = Who::ALL.map(|who| Series {
         name: who.name().to_owned(),
         points: full.iter().filter(|one| one.who == who).map(|one| (one.cores as f64, value(one))).collect(),

@@ -38,7 +38,7 @@ pub struct Replace {
     /// Seed of the pictures
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Writes a page with plots; where the name ends in .svg, the plots alone
+    /// Writes a page with plots; where the name ends in .svg, the plots alone, in .csv its figures as rows
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
 }

@@ -10,6 +10,7 @@
 //! | `files` | certificates and keys read from PEM |
 //! | `server` | who listens: its certificate, and whose clients it takes |
 //! | `client` | who connects: whose servers it believes, and what it shows of itself |
+//! | `names` | who a client is by its certificate |
 //! | `session` | one connection, without a socket: bytes of TLS in and out, plain bytes in and out |
 //! | `testing` | certificates that tests make (feature `test-certificates`) |
 //!
@@ -23,6 +24,7 @@
 
 mod client;
 mod files;
+mod names;
 mod server;
 mod session;
 #[cfg(feature = "test-certificates")]
@@ -31,6 +33,7 @@ pub mod testing;
 mod tests;
 
 pub use client::{ClientFiles, ClientTls};
+pub use names::{NAMES_MAX, identities};
 pub use server::{MinVersion, ServerFiles, ServerTls};
 pub use session::{Received, Session, SessionError};
 

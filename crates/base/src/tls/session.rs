@@ -17,7 +17,8 @@
 //! Bounds: `partial` [`PARTIAL_MAX`], `outgoing` [`UNSENT_MAX`] and the records of one piece; two buffers for each thread.
 
 use super::client::server_name;
-use super::{ClientTls, ServerTls, TlsError, explain};
+use super::{ClientTls, ServerTls, TlsError, explain, identities};
+use crate::rights::Identity;
 use rustls::client::UnbufferedClientConnection;
 use rustls::server::UnbufferedServerConnection;
 use rustls::unbuffered::{
@@ -194,6 +195,14 @@ impl Session {
             Side::Client(connection) => connection.handshake_kind(),
         };
         kind == Some(rustls::HandshakeKind::Resumed)
+    }
+
+    /// Whom the certificate of the other side names, if it has shown one; after the handshake.
+    pub fn identities(&self) -> Vec<Identity> {
+        identities(match &self.side {
+            Side::Server(connection) => connection.peer_certificates(),
+            Side::Client(connection) => connection.peer_certificates(),
+        })
     }
 
     /// Bytes that it holds.

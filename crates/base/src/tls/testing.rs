@@ -2,7 +2,7 @@
 
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
-    KeyUsagePurpose,
+    KeyUsagePurpose, SanType,
 };
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -61,13 +61,17 @@ impl Authority {
         self.issue_for(name, &["localhost", "127.0.0.1", "::1"], 30)
     }
 
-    /// The same for these hosts, good until so many days from now.
+    /// The same for these hosts and URIs, good until so many days from now.
     ///
     /// # Panics
     /// The folder cannot be written.
     pub fn issue_for(&self, name: &str, hosts: &[&str], days: i64) -> Made {
-        let hosts: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
+        let (uris, hosts): (Vec<&str>, Vec<&str>) =
+            hosts.iter().copied().partition(|host| host.contains("://"));
+        let hosts: Vec<String> = hosts.into_iter().map(str::to_owned).collect();
         let mut params = CertificateParams::new(hosts).expect("names");
+        let uri = |uri: &str| SanType::URI(uri.try_into().expect("a URI"));
+        params.subject_alt_names.extend(uris.into_iter().map(uri));
         params.distinguished_name.push(DnType::CommonName, name);
         params.not_before = days_from_now(-20);
         params.not_after = days_from_now(days);

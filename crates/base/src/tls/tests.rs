@@ -1,6 +1,7 @@
 //! Sessions against each other over pipes without sockets.
 
 mod of_files;
+mod of_names;
 
 use super::testing::{Authority, Made};
 use super::*;

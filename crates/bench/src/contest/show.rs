@@ -50,5 +50,5 @@ pub fn percentiles<'c>(title: &str, curves: impl IntoIterator<Item = (String, &'
         filled: false,
         wide: true,
     };
-    Block::Plot(plot.svg())
+    Block::Plot(plot.draw())
 }

@@ -22,7 +22,8 @@ use std::time::Duration;
 /// Drive a memcached-protocol server (or the in-network cache; or Redis, to compare), time every operation and check every value.
 #[derive(Args, Clone, Debug)]
 pub struct BenchArgs {
-    /// The server: HOST:PORT, tls:HOST:PORT, unix:PATH, shm:PATH, udp:HOST:PORT or redis://HOST:PORT; or the in-network cache of a topology: inc:FILE asks its first box, inc:FILE#2 box 2, inc-direct:FILE the homes
+    /// The server: HOST:PORT, tls:HOST:PORT, unix:PATH, shm:PATH, udp:HOST:PORT or redis://HOST:PORT; or the in-network cache of a topology:
+    /// inc:FILE asks its first box, inc:FILE#2 box 2, inc-direct:FILE the homes
     pub target: Target,
     /// A second server: both are driven in turns, in one run, and compared by ratio
     #[arg(long, value_name = "TARGET")]
@@ -148,7 +149,7 @@ pub struct BenchArgs {
     /// Print the whole result as JSON
     #[arg(long, help_heading = "Output")]
     pub json: bool,
-    /// Write an HTML report with plots; a name that ends in .svg: the plots alone
+    /// Write an HTML report with plots; a name that ends in .svg: the plots alone, .csv or .parquet: its figures as rows
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub report: Option<PathBuf>,
 }

@@ -7,6 +7,7 @@ use crate::load::demo::{DemoPhase, DemoResult};
 use crate::load::scale::{At, Scaling, Size};
 use crate::load::summary::Summary;
 use crate::load::versus::{Turn, Versus};
+use crate::report::Drawing;
 use crate::report::axis::{Scale, Unit};
 use crate::report::format::{digits, micros, percent, ratio, short, whole};
 use crate::report::html::{Block, Report, Section, Tile};
@@ -141,7 +142,7 @@ fn over_keys(
     result: &BenchResult,
     sizes: &[Size],
     read: fn(&At) -> Option<f64>,
-) -> String {
+) -> Drawing {
     let line = |(at, server): (usize, &Server)| Line {
         name: short_name(server),
         points: sizes
@@ -157,7 +158,7 @@ fn over_keys(
         filled: false,
         wide: false,
     }
-    .svg()
+    .draw()
 }
 
 /// The page of the demonstration.
@@ -236,7 +237,7 @@ fn curve(title: &str, sides: &[(&str, &Summary)]) -> Block {
     percentiles(title, sides.iter().map(|(name, s)| ((*name).to_string(), &s.curve[..])))
 }
 
-fn throughput(sides: &[(&str, &Summary)]) -> String {
+fn throughput(sides: &[(&str, &Summary)]) -> Drawing {
     let line = |(name, s): &(&str, &Summary)| Line {
         name: (*name).to_string(),
         points: s.series.iter().map(|p| (p.at_s, p.ops_per_sec)).collect(),
@@ -249,10 +250,10 @@ fn throughput(sides: &[(&str, &Summary)]) -> String {
         filled: true,
         wide: false,
     }
-    .svg()
+    .draw()
 }
 
-fn latency_over_time(s: &Summary) -> String {
+fn latency_over_time(s: &Summary) -> Drawing {
     let line = |name: &str, read: fn(&crate::load::summary::SeriesPoint) -> Option<f64>| Line {
         name: name.to_string(),
         points: s.series.iter().map(|p| (p.at_s, read(p).unwrap_or(f64::NAN))).collect(),
@@ -265,10 +266,10 @@ fn latency_over_time(s: &Summary) -> String {
         filled: false,
         wide: false,
     }
-    .svg()
+    .draw()
 }
 
-fn turns(title: &str, unit: Unit, names: &[String], versus: &Versus, read: fn(&Turn) -> f64) -> String {
+fn turns(title: &str, unit: Unit, names: &[String], versus: &Versus, read: fn(&Turn) -> f64) -> Drawing {
     let line = |name: &str, side: fn(&(Turn, Turn)) -> &Turn| Line {
         name: name.to_string(),
         points: versus
@@ -286,5 +287,5 @@ fn turns(title: &str, unit: Unit, names: &[String], versus: &Versus, read: fn(&T
         filled: false,
         wide: false,
     }
-    .svg()
+    .draw()
 }

@@ -4,7 +4,7 @@
 //! is one burst, as a batch over a socket is one write.
 
 use super::target::{Framing, Transport};
-use serve::shm_client::{Client, Outcome, SendError, WaitPolicy};
+use client::kv::rings::{Client, Outcome, SendError, WaitPolicy};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::BorrowedFd;

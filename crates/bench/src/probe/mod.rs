@@ -90,7 +90,7 @@ impl Section {
             Section::Cores => placement::STEPS,
             Section::Wakeups => wakeups::STEPS,
             Section::Memory => memory::STEPS,
-            Section::Sockets => echo::round_trip::STEPS + echo::datagrams::STEPS,
+            Section::Sockets => echo::round_trip::STEPS + echo::one_way::STEPS + echo::datagrams::STEPS,
             Section::Io => echo::compare::steps(quick, alone),
             Section::Storage => storage::STEPS,
         }
@@ -204,6 +204,7 @@ pub fn measure(args: &Args, machine: &Machine, visible: bool) -> Result<Session,
                 Section::Memory => memory::measure(&mut session, args.largest, available),
                 Section::Sockets => {
                     echo::round_trip::measure(&mut session);
+                    echo::one_way::measure(&mut session);
                     echo::datagrams::measure(&mut session);
                 }
                 Section::Io => echo::compare::measure(&mut session, alone),

@@ -19,10 +19,15 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// Steps that [`measure`] announces.
-pub const STEPS: u64 = 4;
+pub const STEPS: u64 = 5;
 
 /// How long the sleeper has been asleep when it is woken: enough for its core to go idle.
 const ASLEEP: Nanos = Nanos::from_micros(60);
+
+/// So soon that its core has not halted.
+const JUST_ASLEEP: Nanos = Nanos::from_micros(1);
+/// Times between these.
+const IDLE_MICROS: [u64; 5] = [2, 4, 8, 16, 32];
 
 /// What a thread sleeps on.
 enum Bed {
@@ -68,8 +73,8 @@ pub struct Woken {
     pub call: Vec<f64>,
 }
 
-/// Wakes a thread on `sleeper` from `waker` until `span` is over, at least three times.
-fn wake_ups(bed: &Bed, waker: usize, sleeper: usize, span: Nanos) -> io::Result<Woken> {
+/// Wakes a thread on `sleeper` from `waker`, each time when it has slept for `idle`, until `span` is over, at least three times.
+fn wake_ups(bed: &Bed, waker: usize, sleeper: usize, (idle, span): (Nanos, Nanos)) -> io::Result<Woken> {
     cores::on(waker, || ())?; // Before anybody sleeps who would not be woken.
     let (asleep, awake_at) = (AtomicU32::new(0), AtomicU64::new(0));
     let over = AtomicBool::new(false);
@@ -97,7 +102,7 @@ fn wake_ups(bed: &Bed, waker: usize, sleeper: usize, span: Nanos) -> io::Result<
                     rustix::thread::sched_yield(); // (W1); on one core the sleeper needs it to get there.
                 }
                 let settled = clock.now();
-                while clock.now().since(settled) < ASLEEP {
+                while clock.now().since(settled) < idle {
                     std::hint::spin_loop();
                 }
                 awake_at.store(0, Ordering::Relaxed);
@@ -129,7 +134,28 @@ fn wake_ups(bed: &Bed, waker: usize, sleeper: usize, span: Nanos) -> io::Result<
 /// # Errors
 /// The system gives no eventfd, or a thread cannot be pinned.
 pub fn by_eventfd(waker: usize, sleeper: usize, span: Nanos) -> io::Result<Woken> {
-    wake_ups(&Bed::Eventfd(eventfd(0, EventfdFlags::CLOEXEC)?), waker, sleeper, span)
+    wake_ups(&Bed::Eventfd(eventfd(0, EventfdFlags::CLOEXEC)?), waker, sleeper, (ASLEEP, span))
+}
+
+/// Wake-ups of a thread that has just gone to sleep, and how long its core is idle until they take about as long as those of one that has slept for
+/// long: the first of some times, in microseconds, at which nine tenths of what is between are reached.
+///
+/// # Errors
+/// As [`by_eventfd`].
+pub fn just_asleep(waker: usize, sleeper: usize, span: Nanos) -> io::Result<(Woken, f64)> {
+    let median = |woken: &Woken| base::spread::median(woken.to_run.iter().copied());
+    let after = |idle| {
+        let bed = Bed::Eventfd(eventfd(0, EventfdFlags::CLOEXEC)?);
+        wake_ups(&bed, waker, sleeper, (idle, Nanos(span.0 / (IDLE_MICROS.len() as u64 + 2))))
+    };
+    let (soon, late) = (after(JUST_ASLEEP)?, after(ASLEEP)?);
+    let near = median(&soon) + 0.9 * (median(&late) - median(&soon));
+    for idle in IDLE_MICROS.map(Nanos::from_micros) {
+        if median(&after(idle)?) >= near {
+            return Ok((soon, idle.0 as f64 / 1e3));
+        }
+    }
+    Ok((soon, ASLEEP.0 as f64 / 1e3))
 }
 
 /// Wake-ups by futex and eventfd, across cores and on one, and timed sleeps.
@@ -141,6 +167,7 @@ pub fn measure(session: &mut Session) {
         Some((a, b)) => {
             across(session, "futex", futex(), (a, b), "spin about this long before sleeping");
             across(session, "eventfd", event(), (a, b), "the same through a descriptor that epoll can watch");
+            soon(session, (a, b));
         }
         None => session.skip("wake-up across cores", "this process may run on one core only"),
     }
@@ -154,11 +181,32 @@ pub fn measure(session: &mut Session) {
     sleeps(session);
 }
 
+fn soon(session: &mut Session, (waker, sleeper): (usize, usize)) {
+    session.step("wake-up of who has just gone to sleep");
+    match just_asleep(waker, sleeper, session.span(Nanos::from_millis(300))) {
+        Ok((woken, long)) => {
+            let method = "eventfd, sleeper idle 1 us";
+            let label = "wake to run, just asleep";
+            session.record(
+                "eventfd_soon",
+                label,
+                &woken.to_run,
+                Unit::Micros,
+                method,
+                "the core has not halted",
+            );
+            let method = "idle for 2, 4, … us: where a wake-up takes as long as after 60";
+            session.record("long_sleep", "idle until a core sleeps deep", &[long], Unit::Micros, method, "");
+        }
+        Err(e) => session.skip("wake-up of who has just gone to sleep", e),
+    }
+}
+
 fn across(session: &mut Session, key: &str, bed: io::Result<Bed>, at: (usize, usize), reading: &str) {
     let label = key.replace('_', " ");
     session.step(format!("wake-up by {label}"));
     let span = session.span(Nanos::from_millis(300));
-    match bed.and_then(|bed| wake_ups(&bed, at.0, at.1, span)) {
+    match bed.and_then(|bed| wake_ups(&bed, at.0, at.1, (ASLEEP, span))) {
         Ok(woken) => {
             let method = "sleeper idle 60 us";
             session.record(

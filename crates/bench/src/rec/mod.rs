@@ -37,7 +37,8 @@ pub use subject::{Request, Subject, Target};
 /// requests of each of --batches queries, in turns. With --local a server of a random model (or of --model) is started in this process and measured
 /// over both; client and server then share the cores.
 ///
-/// Times of stages are the server's: queue (edge to preprocessing), parse, preprocess (features to ids, checks), wait (for the engine and its batch), reduce (rows), mlp (the rest of the
+/// Times of stages are the server's: queue (edge to preprocessing), parse, preprocess (features to ids, checks), wait (for the engine and its
+/// batch), reduce (rows), mlp (the rest of the
 /// model). What is left of the client's latency is sockets, reply and wake-ups.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:\n  \
@@ -99,7 +100,7 @@ pub struct Bench {
     /// Print the whole result as JSON
     #[arg(long, help_heading = "Output")]
     json: bool,
-    /// Write the result as an HTML page with plots
+    /// Write the result as an HTML page with plots; a name that ends in .svg: the plots alone, .csv or .parquet: its figures as rows
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     report: Option<PathBuf>,
 }
@@ -192,6 +193,7 @@ impl Bench {
             grpc: None,
             cores: None,
             registers: Arc::new(registers),
+            rights: None,
         };
         Server::start(plan).map_err(|error| error.to_string())
     }

@@ -28,6 +28,18 @@ pub enum Unit {
     Share,
 }
 
+impl Unit {
+    /// The base unit, and how much of it one of these is.
+    pub fn base(self) -> (&'static str, f64) {
+        match self {
+            Unit::Micros => ("s", 1e-6),
+            Unit::Seconds => ("s", 1.0),
+            Unit::Count | Unit::Quantile => ("", 1.0),
+            Unit::Share => ("%", 100.0),
+        }
+    }
+}
+
 /// An axis over a range of values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Axis {
@@ -38,6 +50,11 @@ pub struct Axis {
 }
 
 impl Axis {
+    /// What its values are counted in.
+    pub fn unit(&self) -> Unit {
+        self.unit
+    }
+
     /// An axis that shows all `values` (those that are numbers, and on a log scale positive).
     pub fn over(scale: Scale, unit: Unit, values: impl IntoIterator<Item = f64>) -> Axis {
         let shown = values.into_iter().filter(|v| v.is_finite() && (scale != Scale::Log || *v > 0.0));

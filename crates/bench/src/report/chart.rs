@@ -4,6 +4,7 @@
 //! as many rows as it needs; series differ by colour, by dashes, and by the shape of their points.
 
 use super::axis::{Axis, Scale, Unit};
+use super::data::{Drawing, Point};
 use super::html::escape;
 use super::plot::{grid, open, path, put};
 
@@ -88,7 +89,21 @@ fn scale(values: impl Iterator<Item = f64>, wide: f64) -> Scale {
 }
 
 /// Series over a numeric axis; `x` names it.
-pub fn lines(title: &str, x: &str, series: &[Series]) -> String {
+pub fn lines(title: &str, x: &str, series: &[Series]) -> Drawing {
+    let points = series.iter().flat_map(|one| {
+        let drawn = one.points.iter().map(|&(x, y)| Point { series: one.name.clone(), x: Some(x), y });
+        let published = one.published.iter().flat_map(|mark| {
+            let ends = [mark.range.0, mark.range.1].map(|y| (mark, y));
+            ends.into_iter().take(if mark.range.0 == mark.range.1 { 1 } else { 2 })
+        });
+        let series = move || format!("{}, published", one.name);
+        drawn.chain(published.map(move |(mark, y)| Point { series: series(), x: Some(mark.at), y }))
+    });
+    let points = points.collect();
+    Drawing { svg: lines_svg(title, x, series), title: title.to_owned(), unit: "", points }
+}
+
+fn lines_svg(title: &str, x: &str, series: &[Series]) -> String {
     let marks = || series.iter().flat_map(|one| &one.published);
     let printed = || marks().flat_map(|mark| [(mark.at, mark.range.0), (mark.at, mark.range.1)]);
     let points = || series.iter().flat_map(|one| one.points.iter().copied()).chain(printed());
@@ -225,7 +240,12 @@ fn legend(names: &[&str], top: f64) -> Legend {
 }
 
 /// Bars from the left, a row each.
-pub fn bars(title: &str, bars: &[Bar]) -> String {
+pub fn bars(title: &str, bars: &[Bar]) -> Drawing {
+    let points = bars.iter().map(|bar| Point { series: bar.name.clone(), x: None, y: bar.value }).collect();
+    Drawing { svg: bars_svg(title, bars), title: title.to_owned(), unit: "", points }
+}
+
+fn bars_svg(title: &str, bars: &[Bar]) -> String {
     const NAMES: f64 = 200.0;
     let height = TOP + 16.0 * bars.len() as f64 + 8.0;
     let mut out = open(&short(title, 62), WIDTH, height);
@@ -257,7 +277,13 @@ pub fn bars(title: &str, bars: &[Bar]) -> String {
 }
 
 /// Spots beside the line on which y is x, with a band of `share` on both sides; both axes logarithmic.
-pub fn scatter(title: &str, names: &[&str], share: f64, spots: &[Spot]) -> String {
+pub fn scatter(title: &str, names: &[&str], share: f64, spots: &[Spot]) -> Drawing {
+    let point = |spot: &Spot| Point { series: spot.name.clone(), x: Some(spot.at.0), y: spot.at.1 };
+    let points = spots.iter().map(point).collect();
+    Drawing { svg: scatter_svg(title, names, share, spots), title: title.to_owned(), unit: "", points }
+}
+
+fn scatter_svg(title: &str, names: &[&str], share: f64, spots: &[Spot]) -> String {
     let values = || spots.iter().flat_map(|spot| [spot.at.0, spot.at.1]).filter(|v| *v > 0.0);
     let axis = Axis::over(Scale::Log, Unit::Count, values());
     let legend = legend(names, TOP + PLOT + BELOW + ROW);
@@ -316,7 +342,7 @@ mod tests {
                 bars(name, &values.iter().map(bar).collect::<Vec<_>>()),
                 scatter(name, &["one", "two"], 0.1, &spots),
             ];
-            for svg in all {
+            for svg in all.map(|drawn| drawn.svg) {
                 prop_assert!(svg.starts_with("<svg") && svg.ends_with("</svg>") && !svg.contains("<long>"));
                 let places = svg.split('"').filter(|part| part.starts_with('M')).collect::<String>();
                 prop_assert!(!places.contains("NaN") && !places.contains("inf"), "{}", places);

@@ -37,7 +37,7 @@ pub fn print<R: Serialize + ?Sized>(
     written.map_err(|cause| Undelivered { place: "standard output".to_owned(), cause })
 }
 
-/// The same, and writes its page where one is asked for; to a file whose name ends in `.svg` the page's plots alone.
+/// The same, and writes its page where one is asked for ([`Report::write`]).
 ///
 /// # Errors
 /// One of them cannot be written.
@@ -51,8 +51,6 @@ pub fn deliver<R: Serialize + ?Sized>(
     print(result, as_json, text)?;
     let Some(path) = path else { return Ok(()) };
     let place = path.display().to_string();
-    let is_drawing = path.extension().is_some_and(|ending| ending == "svg");
-    let written = if is_drawing { page().drawings() } else { page().html() };
-    std::fs::write(path, written).map_err(|cause| Undelivered { place: place.clone(), cause })?;
+    page().write(path).map_err(|cause| Undelivered { place: place.clone(), cause })?;
     print(result, false, || if as_json { String::new() } else { format!("\n  report: {place}\n") })
 }

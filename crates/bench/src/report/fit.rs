@@ -4,6 +4,7 @@
 //! named at its right end, where the eye is, not in a legend.
 
 use super::axis::{Axis, Scale, Unit};
+use super::data::{Drawing, Point};
 use super::html::escape;
 use super::plot::{grid, open, path, put};
 
@@ -56,8 +57,21 @@ const LINE_HEIGHT: f64 = 13.0;
 const COLOURS: [&str; 6] = ["#6d4fd8", "#2f7be0", "#1797a8", "#2f9e58", "#b8860b", "#d9560b"];
 
 impl Fit {
-    /// The plot as an SVG element.
-    pub fn svg(&self) -> String {
+    /// The plot.
+    pub fn draw(&self) -> Drawing {
+        let ((_, x_size), (unit, y_size)) = (self.x.1.base(), self.y.unit().base());
+        let points = self.curves.iter().flat_map(|curve| {
+            let point = |series: String, x: f64, y: f64| Point { series, x: Some(x * x_size), y: y * y_size };
+            let expected =
+                curve.expected.iter().map(move |&(x, y)| point(format!("{}, expected", curve.name), x, y));
+            let measured = curve.measured.iter().map(move |dot| point(curve.name.clone(), dot.x, dot.y));
+            expected.chain(measured)
+        });
+        Drawing { svg: self.svg(), title: self.title.clone(), unit, points: points.collect() }
+    }
+
+    /// As an SVG element.
+    fn svg(&self) -> String {
         let xs = self.curves.iter().flat_map(|curve| curve.measured.iter().map(|dot| dot.x));
         let x_axis = Axis::over(self.x.0, self.x.1, xs);
         let right = WIDTH - NAMES;

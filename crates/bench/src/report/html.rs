@@ -1,9 +1,12 @@
 //! A page: one file, no scripts, nothing loaded from elsewhere, light or dark as the reader's system is.
 
+use super::data::{self, Drawing};
 use super::environment::Fact;
 use super::plot;
 use super::table::Table;
 pub use base::html::escape;
+use std::io;
+use std::path::Path;
 
 /// A page with so many parts begins with its contents.
 const CONTENTS_FROM: usize = 4;
@@ -20,16 +23,16 @@ pub struct Tile {
 }
 
 /// A piece of a section.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Block {
     /// A paragraph.
     Text(String),
     /// A table.
     Table(Table),
-    /// A plot, as SVG made by [`super::plot`].
-    Plot(String),
+    /// A plot.
+    Plot(Drawing),
     /// Plots side by side where the window is wide enough.
-    Pair(String, String),
+    Pair(Drawing, Drawing),
     /// Figures in a row.
     Tiles(Vec<Tile>),
     /// A long table that is shown when it is asked for.
@@ -37,7 +40,7 @@ pub enum Block {
 }
 
 /// A part of a page.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Section {
     /// Its heading.
     pub title: String,
@@ -46,7 +49,7 @@ pub struct Section {
 }
 
 /// A page.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Report {
     /// Its heading.
     pub title: String,
@@ -104,10 +107,29 @@ impl Report {
     pub fn drawings(&self) -> String {
         let blocks = self.sections.iter().flat_map(|section| &section.blocks);
         plot::file(blocks.filter_map(|block| match block {
-            Block::Plot(svg) => Some(vec![svg.as_str()]),
-            Block::Pair(left, right) => Some(vec![left.as_str(), right.as_str()]),
+            Block::Plot(plot) => Some(vec![plot.svg.as_str()]),
+            Block::Pair(left, right) => Some(vec![left.svg.as_str(), right.svg.as_str()]),
             _ => None,
         }))
+    }
+
+    /// Writes it to a file: a page, or what the file's ending asks for: `.svg` the plots alone, `.csv` and `.parquet` its tables' cells and its
+    /// plots' points as rows ([`super::data`]).
+    ///
+    /// # Errors
+    /// It cannot be written, or this build cannot write such a file.
+    pub fn write(&self, path: &Path) -> io::Result<()> {
+        let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+        match ending {
+            "csv" => {
+                let mut bytes = Vec::new();
+                data::write_csv(self, &mut bytes)?;
+                std::fs::write(path, bytes)
+            }
+            "parquet" => super::parquet::write(self, path),
+            "svg" => std::fs::write(path, self.drawings()),
+            _ => std::fs::write(path, self.html()),
+        }
     }
 
     /// The page's words and tables for a terminal; what is drawn stays on the page.
@@ -147,10 +169,13 @@ fn block(block: &Block) -> String {
         Block::Folded(title, table) => {
             format!("<details><summary>{}</summary>{}</details>", escape(title), table.html())
         }
-        Block::Plot(svg) => figure(svg),
+        Block::Plot(plot) => figure(&plot.svg),
         Block::Pair(left, right) => {
-            let both: String =
-                [left, right].into_iter().filter(|svg| !svg.is_empty()).map(|svg| figure(svg)).collect();
+            let both: String = [&left.svg, &right.svg]
+                .into_iter()
+                .filter(|svg| !svg.is_empty())
+                .map(|svg| figure(svg))
+                .collect();
             format!("<div class=\"pair\">{both}</div>")
         }
         Block::Tiles(tiles) => {
@@ -179,7 +204,8 @@ mod tests {
     fn the_text_of_a_page_is_its_words_and_tables() {
         let mut table = Table::new(["", "p50"]);
         table.row(["a", "1 µs"]);
-        let (text, plot) = (|text: &str| Block::Text(text.to_string()), Block::Plot("<svg/>".to_string()));
+        let (text, plot) =
+            (|text: &str| Block::Text(text.to_string()), Block::Plot(Drawing::picture("<svg/>".to_string())));
         let section = |title: &str, blocks| Section { title: title.to_string(), blocks };
         let report = Report {
             title: "t".to_string(),

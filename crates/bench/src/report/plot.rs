@@ -4,6 +4,7 @@
 
 use super::StageBreakdown;
 use super::axis::{Axis, Scale, Unit};
+use super::data::{Drawing, Point};
 use super::format;
 use super::html::{STYLE, escape};
 use std::fmt::Write;
@@ -48,8 +49,20 @@ const BOTTOM: f64 = 34.0;
 const COLOURS: usize = 4;
 
 impl LinePlot {
-    /// The plot as an SVG element.
-    pub fn svg(&self) -> String {
+    /// The plot.
+    pub fn draw(&self) -> Drawing {
+        let ((_, x_size), (unit, y_size)) = (self.x.1.base(), self.y.1.base());
+        let point = |line: &Line, (x, y): &(f64, f64)| Point {
+            series: line.name.clone(),
+            x: Some(x * x_size),
+            y: y * y_size,
+        };
+        let points = self.lines.iter().flat_map(|line| line.points.iter().map(move |at| point(line, at)));
+        Drawing { svg: self.svg(), title: self.title.clone(), unit, points: points.collect() }
+    }
+
+    /// As an SVG element.
+    fn svg(&self) -> String {
         let points = || self.lines.iter().flat_map(|line| &line.points);
         let width = if self.wide { WIDE } else { NARROW };
         let y_axis = Axis::over(self.y.0, self.y.1, points().map(|p| p.1));
@@ -235,7 +248,17 @@ fn legend(out: &mut String, width: f64, lines: &[Line]) {
 }
 
 /// Where time goes: a bar that the stages share by their total time, and below it a line of figures for each.
-pub fn stage_bar(title: &str, stages: &[StageBreakdown]) -> String {
+pub fn stage_bar(title: &str, stages: &[StageBreakdown]) -> Drawing {
+    let point = |stage: &StageBreakdown| Point {
+        series: stage.name.clone(),
+        x: None,
+        y: stage.total_ns as f64 / 1e9,
+    };
+    let points = stages.iter().map(point).collect();
+    Drawing { svg: bar(title, stages), title: title.to_owned(), unit: "s", points }
+}
+
+fn bar(title: &str, stages: &[StageBreakdown]) -> String {
     const ROW: f64 = 24.0;
     let whole: f64 = stages.iter().map(|s| s.total_ns as f64).sum::<f64>().max(1.0);
     let height = 100.0 + ROW * stages.len() as f64;
@@ -361,8 +384,8 @@ mod tests {
             p99_ns: 9,
             total_ns,
         };
-        let svg = stage_bar("where time goes", &[stage("queue", 300), stage("execute", 700)]);
+        let svg = stage_bar("where time goes", &[stage("queue", 300), stage("execute", 700)]).svg;
         assert!(svg.contains("30.00 %") && svg.contains("70.00 %"), "{svg}");
-        assert!(stage_bar("nothing", &[]).ends_with("</svg>"));
+        assert!(stage_bar("nothing", &[]).svg.ends_with("</svg>"));
     }
 }

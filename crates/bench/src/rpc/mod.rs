@@ -29,7 +29,8 @@ use std::time::Duration;
 /// that of `millrace rpc serve`, demo.Echo/Say with --payload bytes of text, or any unary --method with --data.
 ///
 /// With --transports instead: starts servers of its own, one process per batch size, on one core, and measures all combinations of
-/// --transports, --windows and --batches from another core in turns, so that all see the same machine; `memory` is a thread of this process. Rounds between which the
+/// --transports, --windows and --batches from another core in turns, so that all see the same machine; `memory` is a thread of this process.
+/// Rounds between which the
 /// cores' distance changed are left out.
 #[derive(Args, Clone, Debug)]
 pub struct Bench {
@@ -124,7 +125,7 @@ pub struct Bench {
     /// Print the whole result as JSON
     #[arg(long, help_heading = "Output")]
     json: bool,
-    /// Write the result as an HTML page with plots
+    /// Write the result as an HTML page with plots; a name that ends in .svg: the plots alone, .csv or .parquet: its figures as rows
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     report: Option<PathBuf>,
 }

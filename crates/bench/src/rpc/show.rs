@@ -6,7 +6,7 @@ use crate::contest::show;
 use crate::report::axis::{Scale, Unit};
 use crate::report::format::{digits, micros, ratio, short, whole};
 use crate::report::plot::{Line, LinePlot};
-use crate::report::{Block, Report, Section, Table, Tile};
+use crate::report::{Block, Drawing, Report, Section, Table, Tile};
 use crate::tally::CurvePoint;
 use serve::rpc::batch::Batch;
 
@@ -192,7 +192,7 @@ fn lines(matrix: &Matrix, transport: &str, point: impl Fn(&Cell) -> Option<(f64,
     batches(matrix).into_iter().map(line).collect()
 }
 
-fn by_window(matrix: &Matrix, transport: &str) -> String {
+fn by_window(matrix: &Matrix, transport: &str) -> Drawing {
     let point = |cell: &Cell| {
         let rate = cell.spread(&matrix.distance, |s| s.replies_per_sec)?;
         Some((cell.window as f64, rate.median))
@@ -205,11 +205,11 @@ fn by_window(matrix: &Matrix, transport: &str) -> String {
         filled: false,
         wide: false,
     };
-    plot.svg()
+    plot.draw()
 }
 
 /// Latency over throughput: adaptive batching should follow the lower envelope of the others.
-fn envelope(matrix: &Matrix, transport: &str) -> String {
+fn envelope(matrix: &Matrix, transport: &str) -> Drawing {
     let point = |cell: &Cell| {
         let rate = cell.spread(&matrix.distance, |s| s.replies_per_sec)?;
         Some((rate.median, cell.spread(&matrix.distance, |s| s.p50_us)?.median))
@@ -222,5 +222,5 @@ fn envelope(matrix: &Matrix, transport: &str) -> String {
         filled: false,
         wide: false,
     };
-    plot.svg()
+    plot.draw()
 }

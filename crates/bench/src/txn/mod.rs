@@ -47,11 +47,13 @@ use workload::{Kind, Workload};
 ///
 /// For each number of --replicas and each of --media a chain of processes is started. On it, each workload is done in every mode: the whole transaction in
 /// one pass (combined), and as the published alternative does it, one operation in each pass over the chain, with the variants that could
-/// be said to be fairer to it. --vs adds Redis (MULTI, appendfsync always, WAIT for the replicas) and etcd (transactions over its JSON gateway) beside chains on files.
+/// be said to be fairer to it. --vs adds Redis (MULTI, appendfsync always, WAIT for the replicas) and etcd (transactions over its JSON gateway)
+/// beside chains on files.
 /// All run in turns, in short slices; figures are of all slices, ratios of neighbours in time.
 ///
 /// Workloads: 0-1 and 4-2 (reads-writes, as published, with --values), smallbank, tatp, ycsb-t, and tpcc (key counts of new-order and payment). A transaction
-/// declares its keys and is done in one shot; where it would read first to know what to write (SmallBank's amalgamate and write-check, the number of a new order), the client
+/// declares its keys and is done in one shot; where it would read first to know what to write (SmallBank's amalgamate and write-check, the number of
+/// a new order), the client
 /// reads at the tail, and then sends the transaction on the condition that nothing has changed, from the start again if it has. The time for
 /// that counts.
 ///
@@ -144,7 +146,7 @@ pub struct Bench {
     /// Print the whole result as JSON
     #[arg(long, help_heading = "Output")]
     json: bool,
-    /// Write an HTML page with plots
+    /// Write an HTML page with plots; a name that ends in .svg: the plots alone, .csv or .parquet: its figures as rows
     #[arg(long, alias = "plot", value_name = "FILE", help_heading = "Output")]
     report: Option<PathBuf>,
 }

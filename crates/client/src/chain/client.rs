@@ -6,7 +6,7 @@
 use super::error::TxnError;
 use super::find::{Finder, Source};
 use super::info::Info;
-use super::place::{Place, ask_info};
+use super::place::{Place, ask_info, denial};
 use super::places::{Caller, Places};
 use super::words;
 use base::{Clock, Nanos};
@@ -333,12 +333,13 @@ impl Client {
                     words::put_session(id.session, |bytes| request.set_session(bytes))
                 });
                 let answer = reply.and_then(|reply| words::take_status(reply.view()));
-                answer.map_err(|status| status.to_string())
+                answer.or_else(|status| denial(&status).map(Err).ok_or_else(|| status.to_string()))
             });
             whom = (whom + 1) % replicas.len();
             match asked {
                 Ok(Ok(status)) => return Ok(status),
                 Ok(Err(Refusal::NoSession | Refusal::Forgotten)) => return Ok(Status::Forgotten),
+                Ok(Err(refusal @ Refusal::Denied(_))) => return Err(TxnError::Refused(refusal)),
                 Ok(Err(refusal)) => {
                     why = words::refusal_text(&refusal);
                     if let Refusal::Elsewhere(Some(replica)) = refusal {

@@ -21,10 +21,10 @@ use base::trace::{Context, TRACEPARENT};
 use fabric::channel::{CallOptions, Channel, Event, Options};
 use fabric::frame::push_metadata;
 use fabric::link::Address;
-use fabric::status::Status;
+use fabric::status::{Code, Status};
 use fabric::stub::StartError;
 use proto::TxnClient;
-use protocol::chain::message::RequestId;
+use protocol::chain::message::{Refusal, RequestId};
 use protocol::chain::{Message, ReplicaId, SessionId};
 use ring::wait::Waker;
 use std::collections::HashMap;
@@ -307,8 +307,13 @@ impl Place {
             match answered(asked, event) {
                 Ok(Some(message)) => hear(message),
                 Ok(None) => {}
-                // As good as silence: it may have been done.
-                Err(status) => trouble = Some(status.to_string()),
+                // Else as good as silence: it may have been done.
+                Err(status) => {
+                    if let Some(why) = denial(&status) {
+                        hear(Message::Refused { id: asked.id(), why });
+                    }
+                    trouble = Some(status.to_string());
+                }
             }
         });
         let over = channel.end().is_some() || (!channel.is_open() && channel.in_flight() == 0);
@@ -342,6 +347,11 @@ impl Place {
         }
         1
     }
+}
+
+/// What a server says by this status of whoever has no right to a call.
+pub(super) fn denial(status: &Status) -> Option<Refusal> {
+    (status.code() == Code::PermissionDenied).then(|| Refusal::Denied(status.message().to_owned()))
 }
 
 /// Sends what is not under way. What does not fit is dropped: it will be asked again.

@@ -266,11 +266,16 @@ pub fn put_refusal(from: &Refusal, to: &mut proto::RefusalMut<'_, '_>) -> Result
         Refusal::Malformed(_) => proto::refusal::Why::WHY_MALFORMED,
         Refusal::NoSession => proto::refusal::Why::WHY_NO_SESSION,
         Refusal::Forgotten => proto::refusal::Why::WHY_FORGOTTEN,
+        Refusal::Denied(_) => proto::refusal::Why::WHY_DENIED,
     });
     match from {
         Refusal::Elsewhere(Some(replica)) => to.set_replica(replica.0.into()),
         Refusal::Malformed(malformed) => put_malformed(malformed, &mut to.malformed_mut()?)?,
-        Refusal::Elsewhere(None) | Refusal::Busy | Refusal::NoSession | Refusal::Forgotten => {}
+        Refusal::Elsewhere(None)
+        | Refusal::Busy
+        | Refusal::NoSession
+        | Refusal::Forgotten
+        | Refusal::Denied(_) => {}
     }
     to.set_text(&refusal_text(from))
 }
@@ -284,6 +289,7 @@ pub fn refusal_text(refusal: &Refusal) -> String {
         Refusal::Malformed(malformed) => malformed.to_string(),
         Refusal::NoSession => "the session is closed or forgotten: open another one; what became of requests of this one cannot be told".to_owned(),
         Refusal::Forgotten => "it was answered, and the answer is forgotten: later requests have taken its place".to_owned(),
+        Refusal::Denied(what) => what.clone(),
     }
 }
 
@@ -305,6 +311,7 @@ pub fn take_refusal(from: proto::RefusalView<'_>) -> Result<Refusal, RpcStatus> 
         }
         proto::refusal::Why::WHY_NO_SESSION => Refusal::NoSession,
         proto::refusal::Why::WHY_FORGOTTEN => Refusal::Forgotten,
+        proto::refusal::Why::WHY_DENIED => Refusal::Denied(from.text().to_owned()),
         other => return Err(invalid(format!("a refusal for a reason that is not known here ({})", other.0))),
     })
 }

@@ -1,4 +1,5 @@
-//! What each provisioning costs: requests with empty handlers, through front and worker in one thread (no line travels; its processor time) and in two (the clock's).
+//! What each provisioning costs: requests with empty handlers, through front and worker in one thread (no line travels; its processor time) and in
+//! two (the clock's).
 
 use base::Clock;
 use base::cpu::thread_time;

@@ -3,6 +3,7 @@
 //! Why here: one port then serves several protocols, told apart by what a client says first, and no byte of it is lost.
 
 use super::secure::Secure;
+use base::rights::Identity;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use std::io;
@@ -24,6 +25,11 @@ pub struct ForeignStream {
 pub struct ForeignTls(pub(super) Box<Secure>);
 
 impl ForeignTls {
+    /// Whom the other end's certificate names.
+    pub fn identities(&self) -> Vec<Identity> {
+        self.0.identities()
+    }
+
     /// Fills `space`; 0 at the end.
     ///
     /// # Errors

@@ -22,6 +22,7 @@
 //! 9. A link that is armed while its owner goes on driving others keeps what 6 says, with one exception: of links that read one socket
 //!    with others ([`Link::shared_socket`]), any may read what came for all. [`Link::has_news`] tells it to whoever asks.
 
+use base::rights::Identity;
 use base::units::Nanos;
 use rustix::fd::BorrowedFd;
 use std::fmt;
@@ -122,6 +123,11 @@ pub trait Link: Send {
     /// The user whose process is at the other end, where the system says so: Unix sockets and shared memory.
     fn peer_user(&self) -> Option<u32> {
         None
+    }
+
+    /// By what the other end has proved who it is; nothing: anybody may be there.
+    fn peer_identities(&self) -> Vec<Identity> {
+        self.peer_user().map(Identity::Uid).into_iter().collect()
     }
 
     /// When [`Link::flush`] must be called though nothing happened; [`Nanos::MAX`] for never.

@@ -2,6 +2,7 @@
 //!
 //! Bounds: of plain bytes those of one read, 48 KiB, for which the deframer had no space; a handshake takes [`HANDSHAKE_TIMEOUT`] at most.
 
+use base::rights::Identity;
 use base::tls::{ClientTls, ServerTls, Session, SessionError};
 use base::units::Nanos;
 use rustix::fd::AsFd;
@@ -86,6 +87,11 @@ impl Secure {
 
     pub(super) fn is_handshaking(&self) -> bool {
         self.session.is_handshaking()
+    }
+
+    /// Whom the other end's certificate names.
+    pub(super) fn identities(&self) -> Vec<Identity> {
+        self.session.identities()
     }
 
     /// Bytes of TLS that wait for the socket.

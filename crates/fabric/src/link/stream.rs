@@ -17,6 +17,7 @@ use super::secure::Secure;
 use super::unix_socket::{self, UnixSocket};
 use super::{Address, Endpoint, ForeignStream, ForeignTls, Frames, Link, Lost, SendError, Transport};
 use crate::frame::{HEADER, MAX_FRAME};
+use base::rights::Identity;
 use base::tls::{ServerTls, TlsError};
 use base::units::Nanos;
 use rustix::event::epoll;
@@ -272,6 +273,11 @@ impl Link for StreamLink {
 
     fn peer_user(&self) -> Option<u32> {
         (self.transport == Transport::Unix).then(|| unix_socket::peer_user(&self.socket)).flatten()
+    }
+
+    fn peer_identities(&self) -> Vec<Identity> {
+        let user = || self.peer_user().map(Identity::Uid).into_iter().collect();
+        self.secure.as_ref().map_or_else(user, |secure| secure.identities())
     }
 
     fn next_deadline(&self) -> Nanos {

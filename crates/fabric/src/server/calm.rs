@@ -11,7 +11,8 @@
 //!         readable · news from a shared socket · a time has come · something to send · a switch
 //! ```
 //! A busy connection is read in every turn. A calm one's link is armed, as it is for sleep, and its descriptor is in the set. The
-//! listeners' descriptors are there too, always, and those of links that have not said Hello ([`greet`](super::greet)). A *look* asks the set, and asks calm connections what their descriptors do not
+//! listeners' descriptors are there too, always, and those of links that have not said Hello ([`greet`](super::greet)).
+//! A *look* asks the set, and asks calm connections what their descriptors do not
 //! show: their times, and [`Link::has_news`](crate::link::Link::has_news). Rings are always busy, since looking at one costs nothing.
 //!
 //! Invariants:

@@ -24,6 +24,7 @@ use crate::frame::{self, HEADER, Header};
 use crate::link::{Frames, Lost, SendError, Transport};
 use crate::service::{Held, Outgoing, Pumped};
 use crate::status::{Code, Status};
+use base::rights::Peer;
 use base::units::Nanos;
 use std::collections::VecDeque;
 use std::fmt;
@@ -118,6 +119,8 @@ pub(super) struct Batch {
 pub(super) struct Connection {
     pub(super) number: u64,
     pub(super) links: Links,
+    /// Who calls, where not everybody may call everything.
+    pub(super) peer: Option<Box<Peer>>,
     pub(super) phase: Phase,
     pub(super) token: Token,
     pub(super) max_calls: usize,
@@ -164,6 +167,7 @@ impl Connection {
         Connection {
             number,
             links,
+            peer: None,
             phase: Phase::Open,
             token,
             max_calls: calls as usize,

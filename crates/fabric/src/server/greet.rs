@@ -295,8 +295,10 @@ impl Server {
         let number = self.core.next_number;
         self.core.next_number += 1;
         // The Hello came.
+        let peer = self.core.gate.as_ref().and_then(|gate| gate.peer_of(&*greeting.link));
         let links = Links::new(greeting.into_link(self.core.options.max_frame()), 0, 1);
         let mut connection = Connection::new(number, links, token, calls, window, now);
+        connection.peer = peer;
         connection.traffic = self.core.watch_connection(number, connection.transport());
         let body = self.welcome(&connection).emit();
         connection.send(&Header::new(Kind::Welcome, 0).emit(), &body, now);
@@ -346,6 +348,11 @@ impl Server {
             return;
         }
         let connection = &mut self.connections[at];
+        let peer = self.core.gate.as_ref().and_then(|gate| gate.peer_of(&*greeting.link));
+        match (&mut connection.peer, peer) {
+            (Some(before), Some(peer)) => before.meet(&peer),
+            (before, peer) => *before = before.take().or(peer),
+        }
         connection.take_up(&mut self.calm, now);
         connection.links.replace(greeting.into_link(self.core.options.max_frame()), 1, 1);
         connection.switch_traffic(&mut self.core);

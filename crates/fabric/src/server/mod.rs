@@ -26,6 +26,7 @@ mod carried;
 mod collect;
 mod connection;
 mod executor;
+mod gate;
 mod greet;
 mod manage;
 mod options;
@@ -46,6 +47,7 @@ pub use accelerator::{AcceleratorFigures, UnitError, UnitFigures};
 pub use carried::{Courier, Handler};
 pub use connection::{Counters, End};
 pub use executor::{Executor, Full, Origin};
+pub use gate::{Gate, denied};
 pub use manage::ConnectionInfo;
 pub use options::{Options, REQUEST};
 pub use places::wants_engine;
@@ -117,6 +119,8 @@ struct Core {
     refused: u64,
     /// Of connections that ended.
     ended: Counters,
+    /// Who may call what; without it everybody may call everything.
+    gate: Option<Gate>,
     /// Who takes clients that speak HTTP/2.
     http2: Option<HandOver>,
 }
@@ -195,6 +199,7 @@ impl Server {
             draining: false,
             next_number: 1,
             refused: 0,
+            gate: None,
             ended: Counters::default(),
             http2: None,
         };
@@ -241,6 +246,13 @@ impl Server {
     #[must_use]
     pub fn http2(mut self, hand_over: impl FnMut(ForeignStream) + Send + 'static) -> Server {
         self.core.http2 = Some(Box::new(hand_over));
+        self
+    }
+
+    /// Has calls come through this gate.
+    #[must_use]
+    pub fn gate(mut self, gate: Gate) -> Server {
+        self.core.gate = Some(gate);
         self
     }
 

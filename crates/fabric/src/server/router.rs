@@ -50,6 +50,8 @@ pub(super) struct Entry {
     /// Its place in the service.
     pub(super) index: usize,
     pub(super) descriptor: MethodDescriptor,
+    /// `shop.Cart/Add`.
+    pub(super) path: Arc<str>,
     /// The service's number, which is part of its lines.
     pub(super) service_number: u16,
     /// Where it runs: of a method that is in order with others, where all of them may.
@@ -123,7 +125,8 @@ impl Router {
             let service = Arc::clone(&service);
             let places = together(descriptor, method.options);
             self.is_choosy |= places != Places::ANY;
-            self.methods.push(Entry { service, index, descriptor: method, service_number, places });
+            let path = format!("{}/{}", descriptor.name, method.name).into();
+            self.methods.push(Entry { service, index, descriptor: method, path, service_number, places });
         }
         assert!(self.methods.len() <= MAX_METHODS, "a server has {MAX_METHODS} methods at most");
         self.infos.push(ServiceInfo { name: descriptor.name.to_owned(), hash: descriptor.hash, methods });
@@ -184,7 +187,7 @@ impl Router {
 
     /// `/shop.Cart/Add`, for messages.
     pub(super) fn path(&self, entry: &Entry) -> String {
-        format!("/{}/{}", self.infos[usize::from(entry.service_number)].name, entry.descriptor.name)
+        format!("/{}", entry.path)
     }
 
     /// Whether the frame is a Request for a method without streams: what [`Router::execute`] takes.

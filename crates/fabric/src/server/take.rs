@@ -18,6 +18,7 @@ use crate::frame::{Frame, Header, Kind, Violation};
 use crate::monitor::Point;
 use crate::service::{Place, Shape, Shared, StreamCall};
 use crate::status::{Code, Status};
+use base::rights::Peer;
 use base::units::Nanos;
 use std::sync::Arc;
 
@@ -52,6 +53,16 @@ fn no_place(core: &Core, method: u16) -> Status {
 }
 
 impl Core {
+    /// Whether a client may have a request handled; one for a method that there is not is no matter of rights.
+    #[cold]
+    #[inline(never)]
+    fn admits(&self, peer: &mut Peer, frame: &Frame<'_>) -> Result<(), Status> {
+        let (Some(gate), Some(entry)) = (&self.gate, self.router.entry(frame.header.method)) else {
+            return Ok(());
+        };
+        gate.admits(peer, &entry.path, frame.metadata, Some(frame.body))
+    }
+
     /// Submits a request; false if there is no room, or no place.
     fn submit(&mut self, target: Target, origin: Origin, request: &[u8]) -> bool {
         let (Target::There(at), Some(places)) = (target, &mut self.places) else { return false };
@@ -164,6 +175,11 @@ impl Connection {
         let watch = core.watch_request(self.number, frame, arrived, arrived < now);
         if !matches!(self.phase, Phase::Open) {
             return Ok(self.refuse(&frame.header, core, watch, &draining(), now));
+        }
+        if let Some(peer) = &mut self.peer
+            && let Err(status) = core.admits(peer, frame)
+        {
+            return Ok(self.refuse(&frame.header, core, watch, &status, now));
         }
         match core.router.entry(method) {
             None => return Ok(self.refuse(&frame.header, core, watch, &unknown_method(method), now)),

@@ -81,7 +81,8 @@ fn page(command: Command) -> io::Result<Vec<u8>> {
     Ok(page)
 }
 
-#[cfg(test)]
+// Of commands of these.
+#[cfg(all(test, feature = "kv", feature = "rpc"))]
 mod tests {
     use super::*;
     use crate::Cli;

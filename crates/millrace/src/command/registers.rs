@@ -9,23 +9,24 @@ use std::path::PathBuf;
 #[derive(clap::Args, Debug)]
 pub struct List {
     /// Those of RPC channels and servers, not of a node; `millrace rpc serve --admin` shows and sets them
-    #[arg(long)]
+    #[arg(long, group = "whose")]
     rpc: bool,
 
     /// Those of an in-network cache, not of a node; its topology file sets them in [coherence]
-    #[arg(long, conflicts_with = "rpc")]
+    #[arg(long, group = "whose")]
     inc: bool,
 
     /// Those of a chain of replicas, not of a node; `millrace chain` sets them with --set
-    #[arg(long, conflicts_with_all = ["rpc", "inc"])]
+    #[arg(long, group = "whose")]
     chain: bool,
 
     /// Those of a recommendation server, not of a node; `millrace rec serve` sets them with --set
-    #[arg(long, conflicts_with_all = ["rpc", "inc", "chain"])]
+    #[cfg(feature = "rec")]
+    #[arg(long, group = "whose")]
     rec: bool,
 
     /// Those of all services of a config file, with what it sets them to; `millrace up --config FILE` serves them
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["rpc", "inc", "chain", "rec"])]
+    #[arg(long, value_name = "FILE", group = "whose")]
     config: Option<PathBuf>,
 
     /// As JSON
@@ -51,6 +52,7 @@ impl List {
             List { rpc: true, .. } => fabric::registers::Registers::default().show(),
             List { inc: true, .. } => serve::inc::registers::Registers::default().show(),
             List { chain: true, .. } => serve::chain::registers::Registers::default().show(),
+            #[cfg(feature = "rec")]
             List { rec: true, .. } => serve::rec::registers::Registers::default().show(),
             _ => serve::kv::registers::Registers::default().show(),
         };

@@ -19,6 +19,7 @@ enum Command {
     Serve(serve::rpc::serve::Serve),
     Bench(Box<bench::rpc::Bench>),
     Gateway(serve::rpc::gateway::Command),
+    #[cfg(feature = "lab")]
     Soak(prove::soak::rpc::Soak),
     /// Print millrace/options.proto, by which methods say what they are
     ///
@@ -39,6 +40,7 @@ impl Rpc {
             Command::Serve(serve) => serve.run(),
             Command::Bench(bench) => bench.run(),
             Command::Gateway(gateway) => gateway.run(),
+            #[cfg(feature = "lab")]
             Command::Soak(soak) => soak.run(),
             Command::Options => {
                 print!("{}", serve::rpc::OPTIONS);

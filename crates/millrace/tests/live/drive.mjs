@@ -90,6 +90,15 @@ assert.equal(await page.$$eval("#tuned details[open]", (all) => all.length), 0);
 
 // The curves of the last hour.
 await until(() => document.querySelectorAll("#charts figure").length >= 3);
+// A latency is two lines, told apart by their pattern as well.
+await until(() => document.querySelectorAll("#charts svg path.line.upper").length >= 1);
+const latency = await page.$$eval("#charts figure", (all) => all.filter((one) => one.querySelector("path.upper")).map((one) => [one.querySelectorAll("path.line").length, one.querySelector("b").textContent]));
+for (const [lines, now] of latency) {
+  assert.equal(lines, 2);
+  const [p50, p99] = /^p50 (\S+ ?\S+), p99 (\S+ ?\S+)$/.exec(now).slice(1);
+  assert.ok(p50 && p99, now);
+}
+said.latencies = latency.length;
 said.curves = await page.$$eval("#charts svg", (all) => all.map((one) => one.getAttribute("aria-label")));
 
 // Pictures, and what axe says of each: nothing may be wrong.

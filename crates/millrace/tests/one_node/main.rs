@@ -2,6 +2,7 @@
 //!
 //! Ports are the system's choice, or those that nobody used when the topology was printed. Nothing waits for a certain time.
 
+mod checked;
 mod grpc;
 mod kept;
 #[allow(dead_code)] // Its own tests run with `serve`.

@@ -58,6 +58,17 @@ assert (of_model["name"], of_model["platform"]) == (same["name"], same["platform
 version = of_model["versions"][0]
 assert client.get_model_repository_index(as_json=True)["models"][0]["name"] == MODEL
 
+# How it is configured; the only model of a server is not unloaded, and loads anew.
+of_config = client.get_model_config(MODEL, as_json=True)["config"]
+same = web.get_model_config(MODEL)
+assert of_config["name"] == same["name"] == MODEL, (of_config, same)
+assert of_config["max_batch_size"] == same["max_batch_size"] > 0, (of_config, same)
+assert [one["data_type"] for one in of_config["input"]] == [one["data_type"] for one in same["input"]]
+assert of_config["parameters"]["t0.row_format"] == same["parameters"]["t0.row_format"], (of_config, same)
+for one in [client, web]:
+    assert "the only model" in refused(lambda: one.unload_model(MODEL)), one
+    one.load_model(MODEL)
+
 # The same scores, however they are asked for.
 binary = client.infer(MODEL, inputs(over_grpc), request_id="7")
 scores = binary.as_numpy("scores")

@@ -7,6 +7,7 @@ mod chain;
 #[path = "../members/mod.rs"]
 mod members;
 mod moved;
+mod secure;
 #[path = "../served/mod.rs"]
 mod served;
 

@@ -38,8 +38,8 @@ impl Node {
             if let Some((_, rest)) = line.split_once("clients on ") {
                 address = rest.trim().to_owned();
             }
-            // Said when all is served.
-            if line.contains("registers on http://") {
+            // Said when all is served, by TLS or without.
+            if line.contains("registers on http") {
                 break;
             }
         }

@@ -1,11 +1,15 @@
 //! What the rows of an experiment rest on: every number of a platform that it reads is moved to both ends of its range, and the experiment run again.
 //!
-//! The runs are independent, and whoever asks may run them on threads: [`Question::ask`] runs it as it is, [`Move::run`] each move, [`Question::answer`] puts
-//! together. As in [`crate::platform::audit`], a class's share is that of squared swings; here over all rows.
+//! The runs are independent, and whoever asks may run them on threads: [`Question::ask`] runs it as it is, [`Question::within`] bounds what all of them
+//! cost, [`Move::run`] runs each move, [`Question::answer`] puts together. Simulations that a number does not touch are taken from the first run
+//! ([`crate::rerun`]). As in [`crate::platform::audit`], a class's share is that of squared swings; here over all rows.
 
 use super::{Experiment, Row, Rows};
 use crate::platform::audit::{Audit, Swing};
 use crate::platform::{Class, LoadError, Platform, Platforms};
+use crate::rerun::{self, Recording};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// An experiment whose rows are doubted.
 #[derive(Clone, Debug)]
@@ -14,6 +18,9 @@ pub struct Question {
     seed: u64,
     platform: Platform,
     rows: Rows,
+    /// The same rows, of runs as short as those of the moves.
+    base: Rows,
+    recording: Arc<Recording>,
     /// Names of the numbers that it read.
     read: Vec<String>,
 }
@@ -28,7 +35,11 @@ pub struct Move {
     experiment: Experiment,
     seed: u64,
     platform: Platform,
+    recording: Arc<Recording>,
 }
+
+/// Spans are not divided by more: what is left would be noise.
+const MAX_DIVISOR: u64 = 32;
 
 impl Move {
     /// The rows with the number there.
@@ -36,7 +47,8 @@ impl Move {
     /// # Errors
     /// The experiment's.
     pub fn run(&self) -> Result<Rows, LoadError> {
-        (self.experiment.run)(&Platforms::shipped().with(self.platform.clone()), self.seed)
+        let platforms = Platforms::shipped().with(self.platform.clone());
+        rerun::reuse(&self.recording, || (self.experiment.run)(&platforms, self.seed))
     }
 }
 
@@ -47,10 +59,33 @@ impl Question {
     /// The experiment's.
     pub fn ask(experiment: Experiment, platform: &Platform, seed: u64) -> Result<Question, LoadError> {
         let platforms = Platforms::shipped().with(platform.clone());
-        let rows = (experiment.run)(&platforms, seed)?;
+        let (rows, recording) = rerun::record(1, || (experiment.run)(&platforms, seed));
+        let rows = rows?;
         let taken = platforms.taken().into_iter().find(|taken| taken.name == platform.name);
         let read = taken.map_or(vec![], |taken| taken.were_read());
-        Ok(Question { experiment, seed, platform: platform.unread(), rows, read })
+        let (base, recording) = (rows.clone(), Arc::new(recording));
+        Ok(Question { experiment, seed, platform: platform.unread(), rows, base, recording, read })
+    }
+
+    /// The same, with runs of the moves so short that all together have about so many events, if that can be: their spans are divided,
+    /// and departures are from a run that is as short and has the same seed. The rows' own values stay those of the whole run.
+    ///
+    /// # Errors
+    /// The experiment's.
+    pub fn within(mut self, events: u64) -> Result<Question, LoadError> {
+        let all = self.recording.events().saturating_mul(self.moves().len() as u64);
+        let divisor = all.div_ceil(events.max(1)).min(MAX_DIVISOR);
+        if divisor > self.recording.divisor() {
+            let platforms = Platforms::shipped().with(self.platform.clone());
+            let (base, recording) = rerun::record(divisor, || (self.experiment.run)(&platforms, self.seed));
+            (self.base, self.recording) = (base?, Arc::new(recording));
+        }
+        Ok(self)
+    }
+
+    /// By how much the moves' spans are shorter than the experiment's.
+    pub fn divisor(&self) -> u64 {
+        self.recording.divisor()
     }
 
     /// The runs that an answer needs: of every number that was read and could be another, both ends.
@@ -66,6 +101,7 @@ impl Question {
                 experiment: self.experiment,
                 seed: self.seed,
                 platform: self.platform.with(name, value),
+                recording: Arc::clone(&self.recording),
             }));
         }
         moves
@@ -76,10 +112,12 @@ impl Question {
         let moves = self.moves();
         assert_eq!(moves.len(), moved.len(), "every move was run");
         let pairs = || moves.chunks_exact(2).zip(moved.chunks_exact(2));
-        let rows = self.rows.iter().filter(|row| row.value.is_finite() && row.value != 0.0).map(|row| {
+        let numbered = self.rows.iter().enumerate();
+        let rows = numbered.filter(|(_, row)| row.value.is_finite() && row.value != 0.0).map(|(at, row)| {
+            let before = same(&self.base, at, row).map_or(f64::NAN, |row| row.value);
             let departure = |rows: &Rows| {
-                let there = rows.find(row.experiment, &row.variant, &row.point, row.metric);
-                there.map_or(0.0, |there| there.value / row.value - 1.0)
+                let departure = same(rows, at, row).map_or(0.0, |there| there.value / before - 1.0);
+                if departure.is_finite() { departure } else { 0.0 }
             };
             let swings = pairs().map(|(ends, rows)| Swing {
                 class: self.class(&ends[0].number),
@@ -98,6 +136,15 @@ impl Question {
             self.platform.numbers().find(|(name, _)| *name == number).expect("it was read from there");
         number.class
     }
+}
+
+/// The row of this name, which is nearly always where it was: looking through all of them for each took longer than to run the experiment.
+fn same<'r>(rows: &'r Rows, at: usize, row: &Row) -> Option<&'r Row> {
+    let key = |row: &Row| (row.experiment, row.metric);
+    let is_it =
+        |there: &&Row| key(there) == key(row) && there.variant == row.variant && there.point == row.point;
+    let there = rows.0.get(at).filter(is_it);
+    there.or_else(|| rows.find(row.experiment, &row.variant, &row.point, row.metric))
 }
 
 /// What an experiment's rows rest on.
@@ -136,25 +183,26 @@ impl Answer {
 
     /// By number, the one that moves rows most first; those that move none are left out.
     pub fn doubts(&self) -> Vec<Doubt> {
-        let names = self.rows.first().map(|(_, audit)| audit.swings.iter()).into_iter().flatten();
-        let mut doubts: Vec<_> = names.map(|swing| self.doubt(&swing.number, swing.class)).collect();
+        let mut doubts: BTreeMap<&str, (Doubt, f64)> = BTreeMap::new();
+        for (at, (_, audit)) in self.rows.iter().enumerate() {
+            for swing in &audit.swings {
+                let (doubt, largest) = doubts.entry(&swing.number).or_insert_with(|| {
+                    let number = swing.number.clone();
+                    (Doubt { number, class: swing.class, mean: 0.0, most: (0.0, 0.0), row: 0 }, 0.0)
+                });
+                // So far the sum of squares.
+                doubt.mean += swing.size() * swing.size();
+                if swing.size() > *largest {
+                    (*largest, doubt.most, doubt.row) = (swing.size(), (swing.low, swing.high), at);
+                }
+            }
+        }
+        let mut doubts: Vec<Doubt> = doubts.into_values().map(|(doubt, _)| doubt).collect();
+        let rows = self.rows.len().max(1) as f64;
+        doubts.iter_mut().for_each(|doubt| doubt.mean = (doubt.mean / rows).sqrt());
         doubts.retain(|doubt| doubt.mean > 0.0);
         doubts.sort_by(|a, b| b.mean.total_cmp(&a.mean).then_with(|| a.number.cmp(&b.number)));
         doubts
-    }
-
-    fn doubt(&self, number: &str, class: Class) -> Doubt {
-        let mut doubt = Doubt { number: number.into(), class, mean: 0.0, most: (0.0, 0.0), row: 0 };
-        let (mut squares, mut largest) = (0.0, 0.0);
-        for (at, (_, audit)) in self.rows.iter().enumerate() {
-            let Some(swing) = audit.swings.iter().find(|swing| swing.number == number) else { continue };
-            squares += swing.size() * swing.size();
-            if swing.size() > largest {
-                (largest, doubt.most, doubt.row) = (swing.size(), (swing.low, swing.high), at);
-            }
-        }
-        doubt.mean = (squares / self.rows.len().max(1) as f64).sqrt();
-        doubt
     }
 
     /// The share of the doubt in all rows that numbers of this class have; 0 where nothing moves a row.

@@ -81,6 +81,8 @@ pub struct Summary {
     pub numbers: usize,
     /// The median of their absolute errors.
     pub median: f64,
+    /// The root of the mean of their squares.
+    pub rms: f64,
     /// The worst.
     pub worst: f64,
     /// Orders that came out.
@@ -114,6 +116,7 @@ pub fn summary(compared: &[Compared<'_>], standing: Standing) -> Summary {
         _ => f64::midpoint(errors[middle - 1], errors[middle]),
     };
     sum.numbers = errors.len();
+    sum.rms = (errors.iter().map(|error| error * error).sum::<f64>() / errors.len().max(1) as f64).sqrt();
     sum.worst = errors.last().copied().unwrap_or(0.0);
     sum
 }
@@ -175,6 +178,7 @@ why = "nobody knows"
         assert_eq!(compared[4].verdict, Verdict::NotModelled);
         let sum = summary(&compared, Standing::Prediction);
         assert!((sum.numbers, sum.orders_right, sum.orders) == (2, 1, 1) && (sum.median - 0.05).abs() < 1e-9);
+        assert!((sum.rms - 0.1 / 2f64.sqrt()).abs() < 1e-9);
         assert_eq!(summary(&compared, Standing::Calibration).without_row, 1);
     }
 

@@ -17,8 +17,9 @@
 //!
 //! Bounds: 2³² operations under way. A closed loop bounds itself; an open one is its user's to bound.
 //!
-//! Files: [`program`] steps and what they add up to, [`path`] what an operation's end waits for, [`resource`] who serves.
+//! Files: [`program`] steps and what they add up to, [`path`] what an operation's end waits for, [`resource`] who serves, `account` what a run did.
 
+mod account;
 pub mod path;
 pub mod program;
 pub mod resource;
@@ -186,10 +187,18 @@ impl Kernel {
                     first != second && (first.max(second).0 as usize) < self.resources.len()
                 }
                 Step::Take(pool, _) | Step::Give(pool, _) => (pool.0 as usize) < self.pools.len(),
+                Step::Wake { pool, program, .. } => {
+                    (pool.0 as usize) < self.pools.len() && (program.0 as usize) < self.programs.len()
+                }
                 Step::Fork(program) | Step::Each(program, _) => (program.0 as usize) < self.programs.len(),
                 Step::Wait(_) => true,
             };
             assert!(there, "{name}: {step:?} names what is not there");
+        }
+        for step in &steps {
+            if let Step::Wake { pool, .. } = step {
+                self.pools[pool.0 as usize].be_threads();
+            }
         }
         self.programs.push(Program { name: name.into(), steps });
         ProgramId(self.programs.len() as u32 - 1)
@@ -273,6 +282,11 @@ impl Kernel {
         holds
     }
 
+    /// Whether a pool's tokens are threads: a program wakes them.
+    pub fn are_threads(&self, id: Tokens) -> bool {
+        self.pools[id.0 as usize].are_threads()
+    }
+
     /// A pool's name and its tokens.
     pub fn pool(&self, id: Tokens) -> (&str, u64) {
         let pool = &self.pools[id.0 as usize];
@@ -300,6 +314,10 @@ impl Kernel {
     }
 
     pub(crate) fn start(&mut self, program: ProgramId, argument: u64, waiter: Waiter) -> OpSlot {
+        self.start_at(self.now, program, argument, waiter)
+    }
+
+    fn start_at(&mut self, at: Picos, program: ProgramId, argument: u64, waiter: Waiter) -> OpSlot {
         let op = Op { program, next: 0, argument, waiter, children: 0 };
         let slot = match self.free_ops.pop() {
             Some(slot) => {
@@ -311,7 +329,7 @@ impl Kernel {
                 OpSlot(self.ops.len() as u32 - 1)
             }
         };
-        self.queue.push(self.now, NOWHERE, What::Go(slot));
+        self.queue.push(at, NOWHERE, What::Go(slot));
         slot
     }
 
@@ -381,6 +399,19 @@ impl Kernel {
                         return;
                     }
                 }
+                Step::Wake { pool, awake, program, deep: (longer, long) } => {
+                    let free = self.pools[pool.0 as usize].take_thread(slot, self.now);
+                    let Some(free) = free else { return };
+                    if free > awake {
+                        let (slept, long) = (free.since(awake).min(long), long.0.max(1));
+                        let longer = u128::from(longer.0) * u128::from(slept.0) / u128::from(long);
+                        op.children = 1;
+                        let argument = op.argument;
+                        let first = self.now.plus(Picos(longer as u64));
+                        self.start_at(first, program, argument, Waiter::Op(slot));
+                        return;
+                    }
+                }
                 Step::Give(pool, count) => self.give(pool, count),
                 Step::Fork(program) => {
                     let argument = op.argument;
@@ -411,7 +442,7 @@ impl Kernel {
 
     fn give(&mut self, pool: Tokens, count: u64) {
         let tokens = &mut self.pools[pool.0 as usize];
-        tokens.give(count);
+        tokens.give(count, self.now);
         while let Some(next) = tokens.serve_next() {
             self.queue.push(self.now, TOKENS + pool.0, What::Go(next));
         }

@@ -22,8 +22,14 @@ pub struct Visit {
 pub struct Hold {
     /// Whose.
     pub pool: Tokens,
-    /// Tokens times seconds, when nothing else is there.
+    /// Tokens times seconds, when nothing else is there and nobody sleeps.
     pub token_seconds: f64,
+    /// How often it takes a thread.
+    pub threads: f64,
+    /// Seconds of these threads' wake-ups, if all sleep.
+    pub wake: f64,
+    /// Seconds that a thread without work stays awake: of the last that it takes.
+    pub awake: f64,
 }
 
 type Servers<'a> = &'a dyn Fn(ResourceId) -> u64;
@@ -51,7 +57,12 @@ pub(super) fn add_visits(
                 add_visit(into, first, a / (a + b), span(service.mean()));
                 add_visit(into, second, b / (a + b), span(service.mean()));
             }
-            Step::Each(_, 0) | Step::Wait(_) | Step::Take(..) | Step::Give(..) | Step::Fork(_) => {}
+            Step::Each(_, 0)
+            | Step::Wait(_)
+            | Step::Take(..)
+            | Step::Wake { .. }
+            | Step::Give(..)
+            | Step::Fork(_) => {}
             Step::Each(program, count) => {
                 add_visits(programs, servers, program, batch * u64::from(count), into);
             }
@@ -85,6 +96,15 @@ pub(super) fn add_holds(
     for step in steps {
         match *step {
             Step::Take(pool, count) => add_hold(into, pool, -at * times * count as f64),
+            Step::Wake { pool, awake, program, deep } => {
+                add_hold(into, pool, -at * times);
+                let hold = into.iter_mut().find(|hold| hold.pool == pool).expect("it was added");
+                hold.threads += times;
+                hold.awake = awake.as_secs_f64();
+                let steps = &programs[program.0 as usize].steps;
+                hold.wake += times * unloaded(programs, servers, steps).plus(deep.0).as_secs_f64();
+                continue;
+            }
             Step::Give(pool, count) => add_hold(into, pool, at * times * count as f64),
             Step::Fork(program) => add_holds(programs, servers, program, (at, times), into),
             Step::Each(program, count) => {
@@ -99,7 +119,7 @@ pub(super) fn add_holds(
 fn add_hold(into: &mut Vec<Hold>, pool: Tokens, token_seconds: f64) {
     match into.iter_mut().find(|hold| hold.pool == pool) {
         Some(hold) => hold.token_seconds += token_seconds,
-        None => into.push(Hold { pool, token_seconds }),
+        None => into.push(Hold { pool, token_seconds, threads: 0.0, wake: 0.0, awake: 0.0 }),
     }
 }
 
@@ -138,5 +158,41 @@ mod tests {
         assert!(holds.len() == 1 && (holds[0].token_seconds - 90e-9).abs() < 1e-15, "{holds:?}");
         assert_eq!(kernel.pool(pool), ("buffer", 8));
         assert_eq!(kernel.unloaded(all), Picos::from_nanos(5 + 15 + 20));
+    }
+
+    #[test]
+    fn a_thread_that_sleeps_is_woken_first() {
+        let mut kernel = Kernel::new(1);
+        let (core, pool) = (kernel.resource("core", 1), kernel.tokens("thread", 1));
+        let ten = Picos::from_nanos(10);
+        let wake_up = kernel.program("wake-up", [Step::Wait(ten)]);
+        let wake = Step::Wake { pool, awake: ten, program: wake_up, deep: (ten, Picos::from_nanos(100)) };
+        let work = Step::Use { at: core, service: Service::Fixed(ten), units: 1, after: Picos::ZERO };
+        let turn = kernel.program("turn", [wake, work, Step::Give(pool, 1)]);
+        // Of one that sleeps deep: 10 ns of waking up and 10 ns more. What is held for is without, and so is what a full machine does.
+        assert_eq!(kernel.unloaded(turn), Picos::from_nanos(30));
+        let holds = kernel.holds(turn);
+        assert!((holds[0].token_seconds - 10e-9).abs() < 1e-15 && (holds[0].wake - 20e-9).abs() < 1e-15);
+        assert!(kernel.are_threads(pool) && holds[0].threads == 1.0);
+        let ended = |kernel: &mut Kernel, at: u64| {
+            kernel.run_until(Picos::from_nanos(at));
+            kernel.begin(turn, 0);
+            kernel.begin(turn, 0);
+            let mut now = at;
+            while kernel.under_way() > 0 {
+                now += 1;
+                kernel.run_until(Picos::from_nanos(now));
+            }
+            now - at
+        };
+        // Asleep for 1 us: 20 to wake up, and the second needs no wake-up. Then awake for 5 ns, then asleep for 50 of 100.
+        assert_eq!(ended(&mut kernel, 1000), 20 + 20);
+        assert_eq!(ended(&mut kernel, 1000 + 40 + 5), 20);
+        assert_eq!(ended(&mut kernel, 1065 + 10 + 50), 10 + 5 + 20);
+        // Who takes it without a wake-up leaves no trace of its sleep.
+        let take = kernel.program("take", [Step::Take(pool, 1), work, Step::Give(pool, 1)]);
+        kernel.run_until(Picos::from_nanos(2000));
+        kernel.begin(take, 0);
+        assert_eq!(ended(&mut kernel, 2005), 5 + 20);
     }
 }

@@ -66,6 +66,17 @@ pub enum Step {
     Wait(Picos),
     /// Takes tokens, waiting for them in order.
     Take(Tokens, u64),
+    /// Takes a token, a thread, waiting for it in order. One that has been free for longer than `awake` sleeps: its wake-up comes first, holding it.
+    Wake {
+        /// The threads.
+        pool: Tokens,
+        /// How long a thread without work looks for some before it sleeps.
+        awake: Picos,
+        /// The wake-up of one that has just gone to sleep.
+        program: ProgramId,
+        /// How much longer it takes after a long sleep, and how long that is: of a shorter one its share.
+        deep: (Picos, Picos),
+    },
     /// Gives tokens back.
     Give(Tokens, u64),
     /// Begins another program that nobody waits for: posted writes, completions off the critical path.
@@ -140,7 +151,8 @@ pub(super) fn add_demand(
             Step::Each(program, count) => {
                 add_demand(programs, servers, program, times * u64::from(count), into)
             }
-            Step::Wait(_) | Step::Take(..) | Step::Give(..) => {}
+            // A machine that is busy has no thread that sleeps.
+            Step::Wait(_) | Step::Take(..) | Step::Wake { .. } | Step::Give(..) => {}
         }
     }
 }
@@ -166,6 +178,9 @@ pub(super) fn unloaded(programs: &[Program], servers: &dyn Fn(ResourceId) -> u64
         | Step::Either { service, after, .. } => service.mean().plus(after),
         Step::Wait(span) => span,
         Step::Take(..) | Step::Give(..) | Step::Fork(_) => Picos::ZERO,
+        Step::Wake { program, deep, .. } => {
+            unloaded(programs, servers, &programs[program.0 as usize].steps).plus(deep.0)
+        }
         Step::Each(program, count) => {
             let mut demand = Vec::new();
             add_demand(programs, servers, program, 1, &mut demand);

@@ -10,6 +10,19 @@ use crate::random::exponential;
 use base::{Picos, Prng};
 use std::collections::VecDeque;
 
+impl Usage {
+    /// As it would be of a span so many times as long.
+    #[must_use]
+    pub(crate) fn times(self, times: u64) -> Usage {
+        Usage {
+            uses: self.uses * times,
+            units: self.units * times,
+            busy: Picos(self.busy.0 * times),
+            waited: Picos(self.waited.0 * times),
+        }
+    }
+}
+
 /// What a resource did since it was last reset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
@@ -83,6 +96,11 @@ impl Resource {
         self.usage = Usage::default();
         self.carried = self.ahead(now);
     }
+
+    /// Right after a reset: an account that is another's.
+    pub(super) fn put(&mut self, usage: Usage) {
+        self.usage = usage;
+    }
 }
 
 /// Tokens that operations take and give: credits, places of a queue, entries of an in-flight table. Whoever finds too few waits, in order.
@@ -91,26 +109,60 @@ pub(super) struct TokenPool {
     pub(super) name: Box<str>,
     pub(super) whole: u64,
     pub(super) free: u64,
+    /// Of threads: since when each that is free is free, the latest last. It is the first to be taken again.
+    free_since: Option<Vec<Picos>>,
     waiting: VecDeque<(OpSlot, u64)>,
 }
 
 impl TokenPool {
     pub(super) fn new(name: &str, tokens: u64) -> TokenPool {
-        TokenPool { name: name.into(), whole: tokens, free: tokens, waiting: VecDeque::new() }
+        TokenPool {
+            name: name.into(),
+            whole: tokens,
+            free: tokens,
+            free_since: None,
+            waiting: VecDeque::new(),
+        }
     }
 
     /// Takes `count`, or enters `op` into the line of those who wait.
     pub(super) fn take(&mut self, op: OpSlot, count: u64) -> bool {
         assert!(count <= self.whole, "{} has {} tokens and never {count}", self.name, self.whole);
         if self.waiting.is_empty() && self.free >= count {
-            self.free -= count;
+            self.remove(count);
             return true;
         }
         self.waiting.push_back((op, count));
         false
     }
 
-    pub(super) fn give(&mut self, count: u64) {
+    /// Its tokens are threads, all asleep so far.
+    pub(super) fn be_threads(&mut self) {
+        self.free_since.get_or_insert_with(|| vec![Picos::ZERO; self.free as usize]);
+    }
+
+    pub(super) fn are_threads(&self) -> bool {
+        self.free_since.is_some()
+    }
+
+    /// Takes a thread, or enters `op` into the line: how long it has been free.
+    pub(super) fn take_thread(&mut self, op: OpSlot, now: Picos) -> Option<Picos> {
+        let since = self.free_since.as_ref().and_then(|since| since.last().copied());
+        self.take(op, 1).then(|| now.since(since.expect("a thread that is free has its time")))
+    }
+
+    /// Some that are free are so no more.
+    fn remove(&mut self, count: u64) {
+        self.free -= count;
+        if let Some(since) = &mut self.free_since {
+            since.truncate(self.free as usize);
+        }
+    }
+
+    pub(super) fn give(&mut self, count: u64, now: Picos) {
+        if let Some(free_since) = &mut self.free_since {
+            free_since.extend((0..count).map(|_| now));
+        }
         self.free += count;
         assert!(self.free <= self.whole, "{} got more tokens than it has", self.name);
     }
@@ -121,7 +173,7 @@ impl TokenPool {
         if count > self.free {
             return None;
         }
-        self.free -= count;
+        self.remove(count);
         self.waiting.pop_front();
         Some(op)
     }

@@ -2,6 +2,7 @@
 
 use super::estimate::Latencies;
 use super::graph::Kind;
+use super::model_error::ModelError;
 use super::{Limits, Objective};
 use serde::Serialize;
 
@@ -90,6 +91,10 @@ pub struct Ranked {
     pub paths: Vec<Path>,
     /// Limits that it does not keep: sentences.
     pub misses: Vec<String>,
+    /// How many times its worst miss is what is allowed; at most 1 where it keeps everything.
+    pub excess: f64,
+    /// Whether it is as good as the first, as far as the simulation can tell them apart, or but for a hundredth.
+    pub tie: bool,
     /// What the objective compares: a rate, or a cost.
     pub value: f64,
 }
@@ -122,6 +127,10 @@ pub struct Figures {
     pub watts: Option<f64>,
     /// Requests that this rests on.
     pub operations: u64,
+    /// Half of the 95 % confidence interval of the rate, as a share of it.
+    pub rate_error: f64,
+    /// … of the 99th percentile, as a share of it.
+    pub p99_error: f64,
 }
 
 /// A limit that is reached.
@@ -189,6 +198,10 @@ pub struct Path {
 /// What to do.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Advice {
+    /// Whether anything of the ranking serves what is asked within the limits; else there is nothing to advise.
+    pub possible: bool,
+    /// Mixtures that are as good as the first.
+    pub ties: Vec<String>,
     /// Whether anything but the host should serve.
     pub offload: bool,
     /// How much better the best mixture is than the host alone: a ratio. `None` where the host alone is no alternative, or all are.
@@ -217,8 +230,12 @@ pub struct Confidence {
     pub of: String,
     /// The answer by arithmetic.
     pub answer: f64,
-    /// Its ends, relative to it, if numbers err independently of each other within their ranges.
+    /// Its ends, relative to it: both parts of the doubt, taken as independent.
     pub range: (f64, f64),
+    /// Its ends, relative to it, if numbers err independently of each other within their ranges, and the model does not.
+    pub by_numbers: (f64, f64),
+    /// How wrong the model itself was about results that it was not built on; `None` where there are none.
+    pub model: Option<ModelError>,
     /// The share of the doubt that assumed and fitted numbers have.
     pub doubtful: f64,
     /// The share of each class of numbers.

@@ -4,8 +4,9 @@ use super::estimate::{Latencies, latencies};
 use super::graph::Graph;
 use super::mixture::{Most, Rates, cheapest, headroom, most, whole};
 use super::{Limits, Objective, Question};
-use crate::alternative::Place;
 
+/// Where no rate keeps the limits of latency, mixtures are looked at with this share of the most: waits are next to nothing.
+const LIGHT_LOAD: f64 = 0.02;
 /// A mixture has to be better by this share than each part of it, or it is not worth its trouble.
 const WORTH: f64 = 0.01;
 /// The most alternatives in a mixture: more is more trouble than any case was worth.
@@ -39,9 +40,17 @@ impl Candidate {
         }
     }
 
+    /// How many times the limits of latency it has at least, as estimated.
+    pub(super) fn excess(&self, limits: &Limits) -> f64 {
+        let Some(seen) = self.operating.as_ref().and_then(|of| of.estimate) else { return f64::INFINITY };
+        let times = [(limits.mean, seen.mean), (limits.p50, seen.p50), (limits.p99, seen.p99)];
+        let times = times.into_iter().filter_map(|(limit, seen)| Some(seen / limit?));
+        times.fold(1.0, f64::max)
+    }
+
     /// Whether only the host answers.
     pub(super) fn host_only(&self, graph: &Graph) -> bool {
-        self.ways.iter().all(|way| graph.ways[*way].place == Place::Host)
+        self.ways.iter().all(|way| graph.ways[*way].place.is_host())
     }
 }
 
@@ -128,6 +137,12 @@ pub(super) fn candidate(
         Some(rate) => operate(graph, ways, rate, question.objective)?,
         None => None,
     };
+    // Whoever keeps the limits at no rate may still come nearest to them.
+    let light = if by_limit && operating.is_none() && most.rate > 0.0 {
+        operate(graph, ways, most.rate * LIGHT_LOAD, question.objective)?
+    } else {
+        None
+    };
     let score = match (question.objective, &operating) {
         (Objective::Throughput, None) if by_limit => f64::NEG_INFINITY,
         (Objective::Throughput, Some(found)) if by_limit => found.rate,
@@ -135,7 +150,7 @@ pub(super) fn candidate(
         (_, None) => f64::NEG_INFINITY,
         (objective, Some(found)) => -cost_at(graph, found, objective),
     };
-    Ok(Candidate { ways: ways.into(), most, operating, score })
+    Ok(Candidate { ways: ways.into(), most, operating: operating.or(light), score })
 }
 
 /// What the objective wants little of.
@@ -161,8 +176,14 @@ pub(super) fn candidates(
         let found = candidate(graph, &ways, rate, question)?;
         let parts = kept.iter().filter(|other| other.ways.iter().all(|way| ways.contains(way)));
         let beats = |other: &Candidate| {
-            let serves_more = !other.score.is_finite() && found.score.is_finite();
-            serves_more || found.score - other.score > WORTH * other.score.abs()
+            match (found.score.is_finite(), other.score.is_finite()) {
+                (true, true) => found.score - other.score > WORTH * other.score.abs(),
+                // Neither serves the rate: what is said then is the most that can be served.
+                (false, false) if found.operating.is_none() => {
+                    found.most.rate > (1.0 + WORTH) * other.most.rate
+                }
+                (serves, _) => serves,
+            }
         };
         // A combination that leaves one of its ways idle is a smaller one.
         let all_work = ways.iter().all(|way| found.rates(question.objective)[*way] > 0.0);

@@ -1,9 +1,11 @@
-//! How sure an answer is: each number that it rests on is moved to both ends of its range, and the arithmetic is done again (the simulation is not).
+//! How sure an answer is: each number that it rests on is moved to both ends of its range, and the arithmetic is done again (the simulation is not). Beside
+//! that stands how wrong the model was where it could be held against results that it was not built on.
 
 use super::answer::{Confidence, Doubt};
 use super::candidate::operate;
 use super::graph::Graph;
 use super::mixture::{most, whole};
+use super::model_error::{ModelError, widened};
 use super::{Objective, PlanError, Task};
 use crate::platform::audit::Audit;
 use crate::platform::{Class, LoadError, Platform};
@@ -19,6 +21,7 @@ pub(super) struct Doubts {
     moved: Vec<Vec<f64>>,
     unmoved: Vec<f64>,
     objective: Objective,
+    model: Option<&'static ModelError>,
 }
 
 /// Measures mixtures (each a set of ways) with every number at the ends of its range.
@@ -32,7 +35,8 @@ pub(super) fn doubts(task: &Task<'_>, mixtures: &[Vec<usize>], rate: f64) -> Res
     })?;
     let mut moved = log.into_inner();
     let unmoved = moved.remove(0);
-    Ok(Doubts { audit, moved, unmoved, objective: task.question.objective })
+    let model = ModelError::of_family(&task.platform.family);
+    Ok(Doubts { audit, moved, unmoved, objective: task.question.objective, model })
 }
 
 fn measures(
@@ -93,6 +97,7 @@ impl Doubts {
         };
         let down = reach(&|low, high| low.min(high).min(0.0));
         let up = reach(&|low, high| low.max(high).max(0.0));
+        let by_numbers = ((1.0 - down).max(0.0), 1.0 + up);
         let classes = Class::ALL.map(|class| (class.name().to_string(), self.audit.share(class)));
         let doubt = |swing: &crate::platform::audit::Swing| Doubt {
             number: swing.number.clone(),
@@ -103,7 +108,9 @@ impl Doubts {
         Confidence {
             of: names[0].clone(),
             answer: self.audit.answer,
-            range: ((1.0 - down).max(0.0), 1.0 + up),
+            range: widened(by_numbers, self.model),
+            by_numbers,
+            model: self.model.copied(),
             doubtful: self.audit.doubtful(),
             classes: classes.into(),
             numbers: self.audit.swings.iter().filter(|s| s.size() > 1e-3).take(NAMED).map(doubt).collect(),

@@ -7,10 +7,12 @@
 //!   distribution, or where it varies more than an exponential one, as nothing with some probability and exponential otherwise. Quantiles are those of
 //!   the mixture over classes and alternatives.
 //!
+//! * A thread that sleeps is woken first; with the probability that it has work, or had some lately, that is spared.
+//!
 //! Wrong where arrivals are not random (closed loops with few clients, bursts beyond a message), where waits depend on each other (a slow stage smooths
 //! what comes after it: waits are overstated), and near saturation. A test holds it against simulation; `simulate` has the last word.
 
-use super::graph::{Graph, Kind, Part};
+use super::graph::{Graph, Kind, Part, Stop};
 use crate::queueing::{erlang_c, mgc_wait};
 use crate::random::exp;
 
@@ -32,6 +34,16 @@ struct Wait {
     variance: f64,
 }
 
+/// What customers find at a station.
+#[derive(Clone, Copy, Debug, Default)]
+struct Station {
+    wait: Wait,
+    /// Per second.
+    customers: f64,
+    /// Of its capacity.
+    utilisation: f64,
+}
+
 /// A latency: what is always there, and waits.
 #[derive(Clone, Copy, Debug)]
 struct Tail {
@@ -49,21 +61,21 @@ pub fn latencies(graph: &Graph, rates: &[f64]) -> Option<Latencies> {
     if graph.rows.iter().zip(&utilisation).any(full) {
         return None;
     }
-    let waits: Vec<Wait> = (0..graph.rows.len()).map(|row| wait_at(graph, rates, row)).collect();
+    let stations: Vec<Station> = (0..graph.rows.len()).map(|row| station(graph, rates, row)).collect();
     let whole: f64 = rates.iter().sum();
     let mut tails = Vec::new();
     for (way, rate) in graph.ways.iter().zip(rates).filter(|(_, rate)| **rate > 0.0) {
-        tails.extend(way.parts.iter().map(|part| tail(part, rate / whole, &waits)));
+        tails.extend(way.parts.iter().map(|part| tail(part, rate / whole, &stations)));
     }
     let mean = tails.iter().map(|tail| tail.weight * (tail.least + tail.wait.mean)).sum();
     Some(Latencies { mean, p50: quantile(&tails, 0.5), p99: quantile(&tails, 0.99) })
 }
 
-/// The wait of a customer at a row, before its service.
-fn wait_at(graph: &Graph, rates: &[f64], at: usize) -> Wait {
+/// A row, as its customers find it.
+fn station(graph: &Graph, rates: &[f64], at: usize) -> Station {
     let row = &graph.rows[at];
     if row.kind != Kind::Resource {
-        return Wait::default();
+        return Station::default();
     }
     // Of all customers: their rate, their service and its square.
     let (mut customers, mut work, mut squares) = (0.0, 0.0, 0.0);
@@ -81,22 +93,29 @@ fn wait_at(graph: &Graph, rates: &[f64], at: usize) -> Wait {
         }
     }
     if customers <= 0.0 || work <= 0.0 {
-        return Wait::default();
+        return Station::default();
     }
     let service = work / customers;
     let variation = (squares / customers / (service * service) - 1.0).max(0.0);
     let utilisation = (work / row.capacity).min(0.9999);
     let mean = mgc_wait(row.servers, utilisation, service, variation);
     let waiting = erlang_c(row.servers, utilisation).max(1e-9);
-    Wait { mean, variance: mean * mean * (2.0 / waiting - 1.0) }
+    let wait = Wait { mean, variance: mean * mean * (2.0 / waiting - 1.0) };
+    Station { wait, customers, utilisation }
 }
 
-fn tail(part: &Part, share: f64, waits: &[Wait]) -> Tail {
+fn tail(part: &Part, share: f64, stations: &[Station]) -> Tail {
     let sum = part.stops.iter().fold(Wait::default(), |sum, stop| Wait {
-        mean: sum.mean + stop.visits * waits[stop.row].mean,
-        variance: sum.variance + stop.visits * waits[stop.row].variance,
+        mean: sum.mean + stop.visits * stations[stop.row].wait.mean,
+        variance: sum.variance + stop.visits * stations[stop.row].wait.variance,
     });
-    Tail { weight: share * part.share, least: part.unloaded, wait: sum }
+    // A thread sleeps if it has nothing to do, and nothing came for as long as it stays awake.
+    let spared = |stop: &Stop| {
+        let station = &stations[stop.row];
+        stop.wake * (1.0 - (1.0 - station.utilisation) * exp(-station.customers * stop.awake))
+    };
+    let spared: f64 = part.stops.iter().filter(|stop| stop.wake > 0.0).map(spared).sum();
+    Tail { weight: share * part.share, least: part.unloaded - spared, wait: sum }
 }
 
 impl Tail {

@@ -2,7 +2,7 @@
 
 use super::{Builder, PlanError};
 use crate::platform::Platform;
-use crate::system::{dagger, incbricks, offpath, orca, rpcacc};
+use crate::system::{dagger, host, incbricks, offpath, orca, rpcacc};
 use crate::workload::Workload;
 
 /// A kind of machine.
@@ -61,6 +61,14 @@ pub const ALL: &[Family] = &[
             what: "key-value stores",
             fits: incbricks::is_key_value,
             builder: incbricks::setting,
+        }],
+    },
+    Family {
+        name: "host",
+        compositions: &[Composition {
+            what: "requests to a node",
+            fits: |workload| workload.classes.iter().all(|class| class.copies < 2),
+            builder: host::setting,
         }],
     },
     Family { name: "pcie-rpc-accelerator", compositions: &[PROTOBUF] },

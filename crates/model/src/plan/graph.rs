@@ -6,7 +6,7 @@
 
 use super::Limits;
 use crate::alternative::{Alternative, Place, Setting};
-use crate::kernel::{Kernel, ResourceId, Tokens};
+use crate::kernel::{Hold, Kernel, ResourceId, Tokens};
 use crate::workload::Workload;
 
 /// What kind of limit a row is.
@@ -50,6 +50,10 @@ pub struct Stop {
     pub behind: f64,
     /// Seconds of service of these.
     pub behind_service: f64,
+    /// Seconds that its wake-ups take if threads sleep there; the class's unloaded time has them.
+    pub wake: f64,
+    /// Seconds that a thread without work stays awake.
+    pub awake: f64,
 }
 
 /// A class of operations.
@@ -194,9 +198,13 @@ impl Graph {
     fn add_pools(&mut self, setting: &Setting) {
         let kernel = &setting.kernel;
         let mut pools: Vec<(Tokens, Vec<f64>)> = Vec::new();
+        let mut threads: Vec<(usize, usize, Hold)> = Vec::new();
         for (at, alternative) in setting.alternatives.iter().enumerate() {
-            for part in &alternative.parts {
+            for (number, part) in alternative.parts.iter().enumerate() {
                 for hold in kernel.holds(part.program) {
+                    if hold.threads > 0.0 {
+                        threads.push((at, number, hold));
+                    }
                     let known = pools.iter().position(|(pool, _)| *pool == hold.pool);
                     let known = known.unwrap_or_else(|| {
                         pools.push((hold.pool, vec![0.0; setting.alternatives.len()]));
@@ -208,7 +216,15 @@ impl Graph {
         }
         for (pool, held) in pools {
             let (name, tokens) = kernel.pool(pool);
-            self.add_row(name, Kind::Tokens, tokens as f64, held);
+            let kind = if kernel.are_threads(pool) { Kind::Resource } else { Kind::Tokens };
+            self.add_row(name, kind, tokens as f64, held);
+            let row = self.rows.len() - 1;
+            self.rows[row].servers = tokens as u32;
+            for (way, part, hold) in threads.iter().filter(|(_, _, hold)| hold.pool == pool) {
+                let stop = stop_at(&mut self.ways[*way].parts[*part].stops, row);
+                (stop.visits, stop.service) = (hold.threads, hold.token_seconds);
+                (stop.wake, stop.awake) = (hold.wake, hold.awake);
+            }
         }
     }
 
@@ -303,7 +319,9 @@ fn of_part(kernel: &Kernel, part: &crate::alternative::Part, row_of: &[Option<us
 
 fn stop_at(stops: &mut Vec<Stop>, row: usize) -> &mut Stop {
     let known = stops.iter().position(|stop| stop.row == row).unwrap_or_else(|| {
-        stops.push(Stop { row, visits: 0.0, service: 0.0, behind: 0.0, behind_service: 0.0 });
+        let nothing =
+            Stop { row, visits: 0.0, service: 0.0, behind: 0.0, behind_service: 0.0, wake: 0.0, awake: 0.0 };
+        stops.push(nothing);
         stops.len() - 1
     });
     &mut stops[known]

@@ -16,7 +16,8 @@
 //! A *mixture* gives each alternative a share of the requests. `confidence` moves each number of the platform to the ends of its range, and the
 //! answer's range follows.
 //!
-//! Not weighed: different alternatives for different classes of one workload; clients that choose by what they see (a share is fixed); prices in money.
+//! Not weighed: different alternatives for different classes of one workload; clients that choose by what they see (a share is fixed).
+//! [`cost`] puts a price on an answer, [`curve`] draws it over the load.
 //!
 //! Sources: Wei et al. (OSDI 2023) §4.2 for the guideline that `greedy` is; Kleinrock for queues; LogNIC (Guo et al., MICRO 2023) is the nearest
 //! relative, with mean latencies of one SmartNIC.
@@ -24,16 +25,21 @@
 pub mod answer;
 mod candidate;
 mod confidence;
+pub mod cost;
+pub mod curve;
 mod describe;
 pub mod estimate;
 pub mod families;
 pub mod graph;
 pub mod mixture;
+pub mod model_error;
 pub mod programme;
 mod rank;
 mod simulate;
 
 pub use answer::Plan;
+pub use rank::Runner;
+pub use simulate::{Simulated, Simulation};
 
 use crate::alternative::Setting;
 use crate::platform::{LoadError, Platform};
@@ -200,7 +206,22 @@ pub fn plan_on(
     workload: &Workload,
     question: &Question,
 ) -> Result<Plan, PlanError> {
-    rank::plan(&Task { builder, platform, workload, question })
+    let mut in_turn = |all: Vec<Simulation<'_>>| all.into_iter().map(Simulation::run).collect();
+    plan_by(builder, platform, workload, question, &mut in_turn)
+}
+
+/// The same, with the simulations run as the caller likes: on threads, with a bar.
+///
+/// # Errors
+/// See [`PlanError`].
+pub fn plan_by(
+    builder: Builder,
+    platform: &Platform,
+    workload: &Workload,
+    question: &Question,
+    run: Runner<'_>,
+) -> Result<Plan, PlanError> {
+    rank::plan(&Task { builder, platform, workload, question }, run)
 }
 
 #[cfg(test)]

@@ -1,24 +1,29 @@
 //! From candidates to a plan: simulates the best few, ranks them by what they did, and says what bounds the first.
 
-use super::answer::{Advice, Figures, Plan, Ranked, Share};
-use super::candidate::{Candidate, Operating, candidates, operate, within};
+use super::answer::{Advice, Plan, Ranked, Share};
+use super::candidate::{Candidate, candidates};
 use super::confidence::{Doubts, doubts};
 use super::describe::{bottlenecks, guideline, links, path, single, switches};
 use super::graph::Graph;
 use super::mixture::alone;
-use super::{Objective, PlanError, Task, simulate};
-use crate::alternative::Place;
+use super::simulate::{Gave, Simulated, Simulation, simulations};
+use super::{Objective, PlanError, Task};
 use std::cmp::Ordering;
 
 /// Where no rate is given: this share of what the best single alternative can serve.
 const USUAL_LOAD: f64 = 0.7;
 /// Mixtures whose values are this near are equal: the one of fewer alternatives is ahead.
 const EQUAL: f64 = 0.02;
+/// Values that differ by no more than this are no difference to anybody.
+const TIE: f64 = 0.01;
 /// Offloading has to gain at least this.
 const WORTH_OFFLOADING: f64 = 1.05;
 
+/// Runs simulations and gives what came out in their order.
+pub type Runner<'r> = &'r mut dyn FnMut(Vec<Simulation<'_>>) -> Vec<Simulated>;
+
 /// Does it.
-pub(super) fn plan(task: &Task<'_>) -> Result<Plan, PlanError> {
+pub(super) fn plan(task: &Task<'_>, run: Runner<'_>) -> Result<Plan, PlanError> {
     let Task { platform, workload, question, .. } = *task;
     let setting = task.setting(platform)?;
     let graph = Graph::of(&setting, workload, &question.limits);
@@ -31,17 +36,27 @@ pub(super) fn plan(task: &Task<'_>) -> Result<Plan, PlanError> {
         question.objective == Objective::Throughput && question.limits.of_latency() && given.is_none();
     let compared_at = (!by_limit).then_some(rate);
     let (mut found, weighed) = candidates(&graph, compared_at, question).map_err(PlanError::Solver)?;
-    found.sort_by(|a, b| b.score.total_cmp(&a.score).then(b.most.rate.total_cmp(&a.most.rate)));
+    let limited = question.limits.of_latency();
+    let excess = |of: &Candidate| if limited { of.excess(&question.limits) } else { 1.0 };
+    found.sort_by(|a, b| {
+        let nearer = excess(a).total_cmp(&excess(b));
+        nearer.then(b.score.total_cmp(&a.score)).then(b.most.rate.total_cmp(&a.most.rate))
+    });
     let chosen = choose(&graph, found, question.top.max(1));
+    let wanted: Vec<Vec<_>> = chosen.iter().map(|one| simulations(task, &graph, one, by_limit)).collect();
+    let counts: Vec<usize> = wanted.iter().map(Vec::len).collect();
+    let mut gave = run(wanted.into_iter().flatten().collect()).into_iter();
     let mut ranked = Vec::new();
-    for candidate in chosen {
-        ranked.push((rank_one(task, &graph, &candidate, by_limit)?, candidate));
+    for (candidate, count) in chosen.iter().zip(counts) {
+        let its = gave.by_ref().take(count).map(|one| one.0).collect::<Result<Vec<_>, _>>()?;
+        ranked.push((rank_one(task, &graph, candidate, by_limit, its)?, candidate));
     }
     sort(&mut ranked, question.objective);
     let mixtures: Vec<Vec<usize>> = ranked.iter().map(|(_, candidate)| candidate.ways.clone()).collect();
     let names: Vec<String> = ranked.iter().map(|(ranked, _)| ranked.name.clone()).collect();
     let doubts = doubts(task, &mixtures, rate)?;
-    let ranking: Vec<Ranked> = ranked.into_iter().map(|(ranked, _)| ranked).collect();
+    let mut ranking: Vec<Ranked> = ranked.into_iter().map(|(ranked, _)| ranked).collect();
+    tie(&mut ranking, question.objective, by_limit);
     Ok(Plan {
         platform: platform.name.clone(),
         platform_title: platform.title.clone(),
@@ -94,25 +109,21 @@ fn rank_one(
     graph: &Graph,
     candidate: &Candidate,
     by_limit: bool,
+    gave: Vec<Gave>,
 ) -> Result<Ranked, PlanError> {
     let most = &candidate.most;
     // Where costs are compared at a rate, the machine is shown at that rate.
     let rates = candidate.rates(task.question.objective);
     let at_most = *rates == most.rates;
     let unknown = vec![None; graph.rows.len()];
-    let (saturated, simulated) = if most.rate > 0.0 {
-        let (figures, used) = simulate::saturated(task, graph, most)?;
-        (Some(figures), used)
-    } else {
-        (None, vec![None; graph.rows.len()])
-    };
-    let (operating, at_rate) = match &candidate.operating {
-        None => (None, None),
-        Some(first) => {
-            let (operating, figures) = settle(task, graph, candidate, first, by_limit)?;
-            (Some(operating), Some(figures))
+    let (mut saturated, mut simulated) = (None, unknown.clone());
+    let (mut operating, mut at_rate) = (None, None);
+    for one in gave {
+        match one {
+            Gave::Saturated(figures, used) => (saturated, simulated) = (Some(figures), used),
+            Gave::AtRate(how, figures) => (operating, at_rate) = (Some(how), Some(figures)),
         }
-    };
+    }
     let share = |rates: &[f64], way: usize| rates[way] / rates.iter().sum::<f64>().max(f64::MIN_POSITIVE);
     let part = |way: &usize| Share {
         name: graph.ways[*way].name.clone(),
@@ -135,40 +146,22 @@ fn rank_one(
         switches: switches(graph, candidate, task.question.objective)?,
         paths: candidate.ways.iter().map(|way| path(graph, *way)).collect(),
         misses: Vec::new(),
+        excess: 0.0,
+        tie: false,
         value: 0.0,
     };
+    let missed = misses(task, &ranked);
+    ranked.excess = missed.iter().map(|(times, _)| *times).fold(0.0, f64::max);
+    ranked.misses = missed.into_iter().map(|(_, sentence)| sentence).collect();
     ranked.value = value(&ranked, task.question.objective, by_limit);
-    ranked.misses = misses(task, &ranked);
     Ok(ranked)
-}
-
-/// Runs at the rate. Where the rate was sought by a limit of latency and the simulation does not keep it, a little less is tried.
-fn settle(
-    task: &Task<'_>,
-    graph: &Graph,
-    candidate: &Candidate,
-    first: &Operating,
-    by_limit: bool,
-) -> Result<(Operating, Figures), PlanError> {
-    const TRIES: usize = 6;
-    const LESS: f64 = 0.94;
-    let mut operating = first.clone();
-    for _ in 0..TRIES {
-        let figures = simulate::at_rate(task, graph, &operating)?;
-        if !by_limit || within(&task.question.limits, (figures.mean, figures.p50, figures.p99)) {
-            return Ok((operating, figures));
-        }
-        let less = operate(graph, &candidate.ways, operating.rate * LESS, task.question.objective);
-        operating = less.map_err(PlanError::Solver)?.unwrap_or(operating);
-    }
-    let figures = simulate::at_rate(task, graph, &operating)?;
-    Ok((operating, figures))
 }
 
 /// What the objective compares.
 fn value(ranked: &Ranked, objective: Objective, by_limit: bool) -> f64 {
     let at_rate = ranked.at_rate;
     match objective {
+        Objective::Throughput if by_limit && !ranked.misses.is_empty() => 0.0,
         Objective::Throughput if by_limit => at_rate.map_or(0.0, |_| ranked.rate),
         Objective::Throughput => ranked.saturated.map_or(0.0, |seen| seen.rate),
         Objective::P99 => at_rate.map_or(f64::INFINITY, |seen| seen.p99),
@@ -177,17 +170,20 @@ fn value(ranked: &Ranked, objective: Objective, by_limit: bool) -> f64 {
     }
 }
 
-/// Limits that a mixture does not keep. Those of cores and watts hold by construction; a run is random.
-fn misses(task: &Task<'_>, ranked: &Ranked) -> Vec<String> {
+/// Limits that a mixture does not keep: how many times what is allowed, and a sentence. Those of cores and watts hold by construction; a run is random.
+fn misses(task: &Task<'_>, ranked: &Ranked) -> Vec<(f64, String)> {
     const SLACK: f64 = 1.05;
     let limits = &task.question.limits;
     let mut misses = Vec::new();
     let given = task.question.rate.or(task.workload.rate);
+    let times = |rate: f64| rate / ranked.most.max(f64::MIN_POSITIVE);
     if let Some(rate) = given.filter(|rate| ranked.most < *rate) {
-        misses.push(format!("serves {:.3e} of {rate:.3e} requests per second", ranked.most));
+        let why = format!("serves {:.3e} of {rate:.3e} requests per second", ranked.most);
+        misses.push((times(rate), why));
     }
     if let Some(rate) = limits.throughput.filter(|rate| ranked.most < *rate) {
-        misses.push(format!("serves {:.3e} requests per second at most, not {rate:.3e}", ranked.most));
+        let why = format!("serves {:.3e} requests per second at most, not {rate:.3e}", ranked.most);
+        misses.push((times(rate), why));
     }
     let figures = ranked.at_rate;
     let latencies = [
@@ -197,33 +193,40 @@ fn misses(task: &Task<'_>, ranked: &Ranked) -> Vec<String> {
     ];
     for (name, limit, seen) in latencies {
         let Some(limit) = limit else { continue };
+        let at_most = limit * 1e6;
         match seen {
             Some(seen) if seen <= limit => {}
-            Some(seen) => misses.push(format!("{name} of {:.2} us, not {:.2}", seen * 1e6, limit * 1e6)),
-            None => misses.push(format!("{name} of {:.2} us at no rate", limit * 1e6)),
+            Some(seen) => {
+                let why = format!("{name} of {:.2} us, not {at_most:.2}", seen * 1e6);
+                misses.push((seen / limit, why));
+            }
+            // It cannot serve the rate, which is said already where one is given.
+            None => misses.push((1.0, format!("{name} of {at_most:.2} us at no rate"))),
         }
     }
     let seen = figures.or(ranked.saturated);
     let over =
         |limit: Option<f64>, seen: Option<f64>| limit.zip(seen).filter(|(limit, seen)| *seen > limit * SLACK);
     let cores = over(limits.host_cores, seen.map(|of| of.host_cores));
-    misses.extend(cores.map(|(limit, cores)| format!("{cores:.2} host cores, not {limit}")));
+    misses.extend(cores.map(|(limit, cores)| (cores / limit, format!("{cores:.2} host cores, not {limit}"))));
     let watts = over(limits.watts, seen.and_then(|of| of.watts));
-    misses.extend(watts.map(|(limit, watts)| format!("{watts:.1} W, not {limit}")));
+    misses.extend(watts.map(|(limit, watts)| (watts / limit, format!("{watts:.1} W, not {limit}"))));
     misses
 }
 
-/// Those that keep all limits first; then by value; the first is the simplest of those that are as good as the best.
-fn sort(ranked: &mut Vec<(Ranked, Candidate)>, objective: Objective) {
+/// Those that keep all limits first, then those that come nearest; then by value; the first is the simplest of those that are as good as the best.
+fn sort(ranked: &mut Vec<(Ranked, &Candidate)>, objective: Objective) {
     let cost = |of: &Ranked| if objective == Objective::Throughput { -of.value } else { of.value };
     ranked.sort_by(|(a, _), (b, _)| {
-        a.misses.is_empty().cmp(&b.misses.is_empty()).reverse().then(cost(a).total_cmp(&cost(b)))
+        let keeps = a.misses.is_empty().cmp(&b.misses.is_empty()).reverse();
+        keeps.then(a.excess.total_cmp(&b.excess)).then(cost(a).total_cmp(&cost(b)))
     });
     let Some((best, _)) = ranked.first() else { return };
-    let (best_cost, keeps) = (cost(best), best.misses.is_empty());
-    let equal = |of: &Ranked| {
-        of.misses.is_empty() == keeps && (cost(of) - best_cost).abs() <= EQUAL * best_cost.abs()
-    };
+    if !best.misses.is_empty() {
+        return;
+    }
+    let best_cost = cost(best);
+    let equal = |of: &Ranked| of.misses.is_empty() && (cost(of) - best_cost).abs() <= EQUAL * best_cost.abs();
     let cores = |of: &Ranked| of.at_rate.or(of.saturated).map_or(0.0, |seen| seen.host_cores);
     let simplest = (0..ranked.len()).filter(|at| equal(&ranked[*at].0)).min_by(|a, b| {
         let (a, b) = (&ranked[*a].0, &ranked[*b].0);
@@ -247,55 +250,89 @@ fn sort(ranked: &mut Vec<(Ranked, Candidate)>, objective: Objective) {
     }
 }
 
+/// Says which are as good as the first: nearer to it than a hundredth, or than what the simulations can tell apart.
+fn tie(ranking: &mut [Ranked], objective: Objective, by_limit: bool) {
+    let error = |of: &Ranked| match objective {
+        Objective::Throughput if !by_limit => of.saturated.map_or(0.0, |seen| seen.rate_error),
+        Objective::P99 => of.at_rate.map_or(0.0, |seen| seen.p99_error),
+        _ => of.at_rate.map_or(0.0, |seen| seen.rate_error),
+    };
+    let Some((first, others)) = ranking.split_first_mut() else { return };
+    if !first.misses.is_empty() {
+        return;
+    }
+    for other in others.iter_mut().filter(|other| other.misses.is_empty()) {
+        let apart = error(first).hypot(error(other)).max(TIE);
+        other.tie = (other.value - first.value).abs() <= apart * first.value.abs();
+    }
+}
+
+/// Why there is nothing to advise: which comes nearest, and by how much.
+fn nobody(ranking: &[Ranked]) -> String {
+    let nearest = &ranking[0];
+    let why = nearest.misses.join("; ");
+    let by_rate = ranking.iter().all(|of| of.at_rate.is_none());
+    if by_rate {
+        let most = ranking.iter().max_by(|a, b| a.most.total_cmp(&b.most)).unwrap_or(nearest);
+        return format!(
+            "nothing here serves so much: the most is {:.3e} requests per second, by {}, which is 1/{:.2} of it",
+            most.most, most.name, most.excess
+        );
+    }
+    format!(
+        "nothing here keeps the limits: {} comes nearest, {:.2} times what is allowed: {why}",
+        nearest.name, nearest.excess
+    )
+}
+
 fn advise(graph: &Graph, ranking: &[Ranked], doubts: &Doubts, objective: Objective) -> Advice {
     let first = &ranking[0];
     let host = ranking.iter().position(|ranked| ranked.host_only);
-    let say = |offload, gain: Option<f64>, why: String| Advice { offload, gain, why };
-    let all = graph.ways.iter().all(|way| way.place == Place::Host);
-    match host {
-        Some(_) if all => say(
-            false,
-            None,
-            format!("the host's cores do the work in every alternative; {} is the best", first.name),
-        ),
-        Some(0) => say(false, None, format!("the host alone ({}) is best", first.name)),
-        None => say(true, None, format!("{} is best, and nothing here leaves all to the host", first.name)),
-        Some(host) if !ranking[host].misses.is_empty() && first.misses.is_empty() => {
-            let why = ranking[host].misses.join("; ");
-            say(
-                true,
-                None,
-                format!("the host alone ({}) does not keep the limits: {why}", ranking[host].name),
-            )
-        }
-        Some(host) => {
-            let gain = match objective {
-                Objective::Throughput => first.value / ranking[host].value,
-                _ => ranking[host].value / first.value.max(1e-12),
-            };
-            let (_, least) = doubts.gain(host);
-            let name = &first.name;
-            if gain < WORTH_OFFLOADING {
-                let better = (gain - 1.0) * 100.0;
-                let why = if better < 0.1 {
-                    format!("{name} is no better than the host alone")
-                } else {
-                    format!("{name} is only {better:.1} % better than the host alone")
-                };
-                say(false, Some(gain), why)
-            } else if least <= 1.0 {
-                let why = format!(
-                    "{name} is {gain:.2} times as good as the host alone, but the numbers' ranges allow {least:.2}"
-                );
-                say(false, Some(gain), why)
-            } else {
-                let why = if gain < 1e3 {
-                    format!("{name} is {gain:.2} times as good as the host alone, at least {least:.2} times")
-                } else {
-                    format!("{name} needs next to nothing of what the host alone needs")
-                };
-                say(true, Some(gain), why)
-            }
-        }
+    let ties: Vec<String> = ranking.iter().filter(|of| of.tie).map(|of| of.name.clone()).collect();
+    let possible = first.misses.is_empty();
+    let say =
+        |offload, gain: Option<f64>, why: String| Advice { possible, ties: ties.clone(), offload, gain, why };
+    if !possible {
+        return say(false, None, nobody(ranking));
+    }
+    let all = graph.ways.iter().all(|way| way.place.is_host());
+    let Some(host) = host else {
+        return say(true, None, format!("{} is best, and nothing here leaves all to the host", first.name));
+    };
+    let alone = &ranking[host];
+    if all {
+        let why = format!("the host's cores do the work in every alternative; {} is the best", first.name);
+        return say(false, None, why);
+    }
+    if host == 0 {
+        return say(false, None, format!("the host alone ({}) is best", first.name));
+    }
+    if !alone.misses.is_empty() {
+        let why = alone.misses.join("; ");
+        let why = format!("the host alone ({}) does not keep the limits: {why}", alone.name);
+        return say(true, None, why);
+    }
+    let gain = match objective {
+        Objective::Throughput => first.value / alone.value.max(f64::MIN_POSITIVE),
+        _ => alone.value / first.value.max(1e-12),
+    };
+    let (_, least) = doubts.gain(host);
+    let name = &first.name;
+    let better = (gain - 1.0) * 100.0;
+    if alone.tie {
+        say(false, Some(gain), format!("the host alone ({}) is as good as {name}", alone.name))
+    } else if gain < WORTH_OFFLOADING {
+        say(false, Some(gain), format!("{name} is only {better:.1} % better than the host alone"))
+    } else if least <= 1.0 {
+        let why = format!(
+            "{name} is {gain:.2} times as good as the host alone, but the numbers' ranges allow {least:.2}"
+        );
+        say(false, Some(gain), why)
+    } else if gain < 1e3 {
+        let why = format!("{name} is {gain:.2} times as good as the host alone, at least {least:.2} times");
+        say(true, Some(gain), why)
+    } else {
+        let why = format!("{name} needs next to nothing of what the host alone needs");
+        say(true, Some(gain), why)
     }
 }

@@ -214,6 +214,94 @@ fn what_cannot_be_asked_is_said() {
 }
 
 #[test]
+fn an_slo_that_nobody_keeps_has_a_nearest_and_no_advice() {
+    // The box is the quickest, with 350 ns.
+    let limits = Limits { p99: Some(175e-9), ..Limits::default() };
+    for question in [
+        Question { limits, ..Question::default() },
+        Question { limits, rate: Some(1e6), ..Question::default() },
+        Question { limits, rate: Some(1e6), objective: Objective::P99, ..Question::default() },
+    ] {
+        let plan = ask(&question);
+        let (first, why) = (&plan.ranking[0], &plan.advice.why);
+        assert!(
+            !plan.advice.possible && !plan.advice.offload && plan.advice.gain.is_none(),
+            "{:?}",
+            plan.advice
+        );
+        assert!(question.rate.is_some() || first.name == "box", "{}", first.name);
+        let least = plan.ranking.iter().map(|of| of.excess).fold(f64::INFINITY, f64::min);
+        assert!(first.excess == least && (2.0..6.0).contains(&least), "{least}");
+        let nearest = format!("{} comes nearest, {least:.2} times what is allowed", first.name);
+        assert!(why.contains(&nearest), "{why}");
+        assert!(plan.ranking.iter().all(|of| !of.value.is_nan() && !of.tie));
+    }
+}
+
+#[test]
+fn a_rate_that_nobody_serves_gets_no_advice_but_the_most() {
+    for objective in Objective::ALL.map(|(_, objective)| objective) {
+        let plan = ask(&Question { rate: Some(1e9), objective, ..Question::default() });
+        let most = plan.ranking.iter().map(|of| of.most).fold(0.0, f64::max);
+        assert!(!plan.advice.possible && !plan.advice.offload, "{:?}", plan.advice);
+        assert!(plan.advice.why.contains(&format!("the most is {most:.3e}")), "{}", plan.advice.why);
+        assert!(plan.advice.why.contains("host + box + reads"), "{}", plan.advice.why);
+    }
+}
+
+/// A second box, as good as the first but for a part in a thousand.
+fn two_boxes(platform: &Platform, workload: &Workload, seed: u64) -> Result<Setting, LoadError> {
+    let mut setting = toy(platform, workload, seed)?;
+    let other = setting.kernel.resource("other unit", 1);
+    let (nic, work) = (crate::ResourceId(0), platform.span("box.work")?);
+    let steps = [visit(nic, platform.span("nic.packet")?), visit(other, Picos(work.0 * 1001 / 1000))];
+    let part = Part { class: "GET".into(), share: 1.0, program: setting.kernel.program("other", steps) };
+    setting.alternatives.push(Alternative {
+        name: "other".into(),
+        what: "by the other".into(),
+        place: Place::NicCores,
+        parts: vec![part],
+    });
+    Ok(setting)
+}
+
+#[test]
+fn what_the_simulation_cannot_tell_apart_is_a_tie() {
+    let (platform, workload) = toys();
+    let question = Question { objective: Objective::P99, rate: Some(5e5), top: 8, ..Question::default() };
+    let plan = plan_on(two_boxes, &platform, &workload, &question).expect("it plans");
+    let tie = |name: &str| plan.ranking.iter().find(|of| of.name == name).map(|of| of.tie);
+    let names: Vec<_> = plan.ranking.iter().map(|of| &*of.name).collect();
+    let first = names[0];
+    assert!(["box", "other"].contains(&first), "{names:?}");
+    let second = if first == "box" { "other" } else { "box" };
+    assert_eq!((tie(first), tie(second), tie("host")), (Some(false), Some(true), Some(false)));
+    assert!(
+        plan.advice.ties.iter().any(|of| of == second) && !plan.advice.ties.iter().any(|of| of == "host")
+    );
+    // Three times as slow is none.
+    let slow = platform.with("box.work", 750.0);
+    let plan = plan_on(toy, &slow, &workload, &question).expect("it plans");
+    assert!(plan.advice.ties.is_empty(), "{:?}", plan.advice);
+}
+
+#[test]
+fn simulations_may_run_in_any_order() {
+    let (platform, workload) = toys();
+    let question = Question::default();
+    let mut backwards = |all: Vec<Simulation<'_>>| {
+        let mut done: Vec<_> = all.into_iter().rev().map(Simulation::run).collect();
+        done.reverse();
+        done
+    };
+    let plan = plan_by(toy, &platform, &workload, &question, &mut backwards).expect("it plans");
+    let same = ask(&question);
+    let figures =
+        |plan: &Plan| plan.ranking.iter().map(|of| (of.name.clone(), of.saturated)).collect::<Vec<_>>();
+    assert_eq!(figures(&plan), figures(&same));
+}
+
+#[test]
 fn estimates_are_near_what_is_simulated() {
     for (objective, rate) in [(Objective::P99, 2e6), (Objective::P99, 5e6), (Objective::HostCpu, 3e6)] {
         let plan = ask(&Question { objective, rate: Some(rate), top: 8, ..Question::default() });

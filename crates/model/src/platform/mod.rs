@@ -204,6 +204,14 @@ impl Platform {
         Platform { read: RefCell::default(), ..self.clone() }
     }
 
+    /// The same platform with a number that somebody gives instead of its own, or beside the others; nothing read.
+    #[must_use]
+    pub fn given(&self, name: &str, number: Number) -> Platform {
+        let mut changed = self.unread();
+        changed.numbers.insert(name.into(), number);
+        changed
+    }
+
     /// The same platform with one value changed, and nothing read: for sweeps, fits and audits. The range is not looked at.
     ///
     /// # Panics

@@ -22,6 +22,8 @@ pub enum Dimension {
     Ratio,
     /// Of things.
     Count,
+    /// In US dollars.
+    Money,
 }
 
 impl Dimension {
@@ -77,6 +79,7 @@ pub const UNITS: &[Unit] = &[
     unit("%", Dimension::Ratio, 0.01),
     unit("ratio", Dimension::Ratio, 1.0),
     unit("count", Dimension::Count, 1.0),
+    unit("USD", Dimension::Money, 1.0),
 ];
 
 impl Unit {
@@ -84,6 +87,14 @@ impl Unit {
     pub fn named(name: &str) -> Option<Unit> {
         UNITS.iter().find(|unit| unit.name == name).copied()
     }
+}
+
+/// A decimal number and what follows it: `64 B`, `2.5GHz`, `3`.
+pub fn quantity(text: &str) -> Option<(f64, &str)> {
+    let text = text.trim();
+    let end = text.find(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | '_'))).unwrap_or(text.len());
+    let number: f64 = text[..end].replace('_', "").parse().ok()?;
+    number.is_finite().then_some((number, text[end..].trim()))
 }
 
 /// Bytes that a text such as `64 B` or `10 GiB` states: a whole number and a unit of size.
@@ -108,6 +119,11 @@ mod tests {
         assert!(
             bytes_of("64").is_none() && bytes_of("3 us").is_none() && bytes_of("99999999999 GiB").is_none()
         );
+        assert_eq!(
+            (quantity("64 B"), quantity("2.5GHz"), quantity(" 1_000 ")),
+            (Some((64.0, "B")), Some((2.5, "GHz")), Some((1000.0, "")))
+        );
+        assert!(quantity("B").is_none() && quantity("-1 B").is_none() && quantity("").is_none());
         assert!(Unit::named("furlong").is_none() && Dimension::Power.units() == "mW, W");
     }
 }

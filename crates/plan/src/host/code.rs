@@ -2,6 +2,7 @@
 //!
 //! These are no predictions and never shown as such: a model of hardware does not say how many instructions a GET has.
 
+use super::calls;
 use super::figures::Figures;
 use base::touch::yield_once;
 use base::{Clock, Nanos, Prng};
@@ -15,6 +16,7 @@ use protocol::memcache::{Line, Parser, Reply, Step};
 use protocol::wire::{BoxId, ClientId, HomeId, Incarnation, Kind, Message, OpNumber, Packet, Verb, Version};
 use ring::pair;
 use ring::spsc::{Consume, Hybrid, Kind as _, Produce};
+use std::error::Error;
 use std::future::Future;
 use std::hint::black_box;
 use std::pin::pin;
@@ -26,12 +28,31 @@ const FEW: u64 = 64;
 const METHOD: &str = "our code, everything in the first-level cache";
 
 /// All of them.
-pub fn measure(figures: &mut Figures, span: Nanos) {
+///
+/// # Errors
+/// The system gives no link for calls.
+pub fn measure(figures: &mut Figures, span: Nanos) -> Result<(), Box<dyn Error>> {
     store(figures, span);
     rings(figures, span);
     figures.note("code.resume", &resume(span), "ns", METHOD);
     figures.note("code.request", &request(span), "ns", METHOD);
     figures.note("code.machine", &machine(span), "ns", METHOD);
+    node(figures, span)
+}
+
+/// A call, and the clock that cycles of a handler are counted by.
+///
+/// # Errors
+/// The system gives no link.
+pub fn node(figures: &mut Figures, span: Nanos) -> Result<(), Box<dyn Error>> {
+    figures.note("code.call", &calls::code(span)?, "ns", METHOD);
+    figures.note(
+        "cores.clock",
+        &calls::clock(span),
+        "GHz",
+        "multiplications and additions in a chain, 4 cycles each",
+    );
+    Ok(())
 }
 
 /// The store's GET, plain and in groups of [`store::GROUP`].
@@ -132,9 +153,9 @@ mod tests {
     #[test]
     fn every_piece_of_code_takes_some_time() {
         let mut figures = Figures::default();
-        measure(&mut figures, Nanos::from_millis(1));
+        measure(&mut figures, Nanos::from_millis(1)).expect("links");
         let platform = figures.platform(&bench::probe::facts::Machine::read()).expect("it is sound");
-        for name in ["get", "get_staged", "ring", "echo", "resume", "request", "machine"] {
+        for name in ["get", "get_staged", "ring", "echo", "resume", "request", "machine", "call"] {
             let ns = platform.number(&format!("code.{name}")).expect("it was measured").value;
             assert!(ns > 0.0 && ns < 1e6, "{name}: {ns} ns");
         }

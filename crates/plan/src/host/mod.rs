@@ -7,6 +7,7 @@
 //! ```
 //! Predictions use figures of the probe and the bare time of our code in the first-level cache; never what they predict.
 
+mod calls;
 mod check;
 mod code;
 mod figures;

@@ -37,7 +37,7 @@ const SECTIONS: [Section; 5] =
     [Section::Syscalls, Section::Cores, Section::Wakeups, Section::Memory, Section::Sockets];
 
 /// What figures of the probe are called in the platform: section, its key, name, unit.
-const NAMES: [(Section, &str, &str, &str); 9] = [
+const NAMES: [(Section, &str, &str, &str); 17] = [
     (Section::Memory, "read_one_core", "memory.stream", "GB/s"),
     (Section::Cores, "ping_pong", "cores.ping_pong", "ns"),
     (Section::Cores, "line_single", "cores.line_single", "ns"),
@@ -45,7 +45,15 @@ const NAMES: [(Section, &str, &str, &str); 9] = [
     (Section::Syscalls, "epoll_wait", "kernel.epoll", "ns"),
     (Section::Sockets, "udp_send", "kernel.udp_send", "ns"),
     (Section::Sockets, "udp_receive", "kernel.udp_receive", "ns"),
+    (Section::Sockets, "tcp_send", "kernel.tcp_send", "ns"),
+    (Section::Sockets, "tcp_receive", "kernel.tcp_receive", "ns"),
+    (Section::Sockets, "tcp_copy", "kernel.tcp_copy", "GB/s"),
     (Section::Wakeups, "eventfd", "kernel.wake", "us"),
+    (Section::Sockets, "bell_send", "kernel.bell_send", "ns"),
+    (Section::Sockets, "bell_receive", "kernel.bell_receive", "ns"),
+    (Section::Wakeups, "eventfd_soon", "kernel.wake_soon", "us"),
+    (Section::Wakeups, "long_sleep", "kernel.long_sleep", "us"),
+    (Section::Wakeups, "futex_same_core", "kernel.switch", "us"),
     (Section::Wakeups, "eventfd_call", "kernel.wake_call", "us"),
 ];
 
@@ -78,7 +86,12 @@ pub fn measure(machine: &Machine, quick: bool, largest: Bytes) -> Result<Figures
     let session = probe::measure(&args, machine, true)?;
     let mut figures = of_probe(&session);
     let span = Nanos::from_millis(if quick { 10 } else { 100 });
-    cores::on(machine.cores_allowed[0], || code::measure(&mut figures, span))?;
+    let timed = cores::on(machine.cores_allowed[0], || {
+        code::measure(&mut figures, span).map_err(|error| error.to_string())
+    })?;
+    timed?;
+    let processors = machine.cores_allowed.len() as u64;
+    figures.note_count("cores.processors", processors, "count", "those that this process may use");
     if let Err(error) = figures.platform(machine).and_then(|platform| Host::of(&platform)) {
         let skips: String =
             session.skips.iter().map(|skip| format!("\n  skipped: {}: {}", skip.what, skip.why)).collect();

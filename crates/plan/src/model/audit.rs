@@ -11,12 +11,13 @@ use model::platform::shipped::SHIPPED;
 use model::platform::{Class, Number};
 use model::{Platform, Platforms, system};
 use serde_json::json;
-use serve::process::panics::caught;
+use serve::process::{panics::caught, progress};
 
 /// Say how much of an answer rests on assumed or fitted numbers
 ///
 /// Every number of the platform that the experiment reads is moved to both ends of its range, and the experiment run again: how far its rows move, and
-/// which class of numbers moves them. Without --experiment it is the first that reads the platform.
+/// which class of numbers moves them. Simulations that a number does not touch are not run again, and the others are shorter than those of `millrace
+/// repro` where all of them would have more than some hundred million events. Without --experiment it is the first that reads the platform.
 #[derive(Args, Debug)]
 pub struct Audit {
     /// A shipped platform, a platform file in place of the shipped one of its name, or `all`: then without --experiment only what the files say
@@ -35,10 +36,19 @@ pub struct Audit {
     #[arg(long, default_value_t = 1)]
     seed: u64,
 
+    /// Runs as short as can be: a first look
+    #[arg(long)]
+    quick: bool,
+
     /// Print one JSON object for each audit, with what each number does to each row
     #[arg(long)]
     json: bool,
 }
+
+/// Events of all runs of an audit, about: what two cores do in less than half a minute.
+const MAX_EVENTS: u64 = 120_000_000;
+/// … with `--quick`.
+const QUICK_EVENTS: u64 = 20_000_000;
 
 impl Audit {
     /// Does it.
@@ -90,8 +100,13 @@ impl Audit {
             Ok(Err(error)) => Err(format!("{}: {error}", experiment.id)),
             Err(panic) => Err(format!("{} cannot run {what}: {panic}", experiment.id)),
         };
+        let bar = progress::bar(false);
+        progress::show(&bar, 0.0, &format!("{} as it is", experiment.id));
         let question = caught(|| Question::ask(*experiment, platform, self.seed))
             .map_err(|panic| format!("{} cannot run: {panic}", experiment.id))??;
+        let question = question.within(if self.quick { QUICK_EVENTS } else { MAX_EVENTS })?;
+        bar.finish_and_clear();
+        let divisor = question.divisor();
         let moves = question.moves();
         if moves.is_empty() {
             return Ok(false);
@@ -108,7 +123,11 @@ impl Audit {
                 return Err(format!("{} has no row {row:?} other than 0; {known}", experiment.id).into());
             }
         }
-        print(&if self.json { json(&answer) + "\n" } else { shown(platform, &answer, count) })?;
+        print(&if self.json {
+            json(&answer, divisor) + "\n"
+        } else {
+            shown(platform, &answer, (count, divisor))
+        })?;
         Ok(true)
     }
 }
@@ -142,10 +161,14 @@ fn percent(share: f64) -> String {
     format!("{:+.1} %", share * 100.0)
 }
 
-fn shown(platform: &Platform, answer: &Answer, runs: usize) -> String {
+fn shown(platform: &Platform, answer: &Answer, (runs, divisor): (usize, u64)) -> String {
     let (rows, read) = (answer.rows.len(), answer.read.len());
+    let short = match divisor {
+        1 => String::new(),
+        by => format!(" of 1/{by} of its span"),
+    };
     let mut text = format!(
-        "{} on {}: {rows} rows, {read} numbers read, {runs} runs\n\n",
+        "{} on {}: {rows} rows, {read} numbers read, {runs} runs{short}\n\n",
         answer.experiment, answer.platform
     );
     let doubts = answer.doubts();
@@ -200,7 +223,7 @@ fn uncertainty(answer: &Answer) -> f64 {
     all.get(all.len() / 2).copied().unwrap_or(0.0)
 }
 
-fn json(answer: &Answer) -> String {
+fn json(answer: &Answer, divisor: u64) -> String {
     let swings = |audit: &model::platform::audit::Audit| -> Vec<_> {
         let all = audit.swings.iter().filter(|swing| swing.size() > 0.0);
         all.map(|s| json!({"number": s.number, "class": s.class.name(), "low": s.low, "high": s.high}))
@@ -221,7 +244,7 @@ fn json(answer: &Answer) -> String {
         .collect();
     let shares: serde_json::Map<_, _> =
         Class::ALL.into_iter().map(|class| (class.name().into(), json!(answer.share(class)))).collect();
-    json!({"experiment": answer.experiment, "platform": answer.platform, "shares": shares, "numbers": numbers,
+    json!({"experiment": answer.experiment, "platform": answer.platform, "shares": shares, "numbers": numbers, "divisor": divisor,
            "uncertainty": uncertainty(answer), "rows": rows})
     .to_string()
 }
@@ -242,9 +265,9 @@ mod tests {
         let question = Question::ask(*packets, &platform, 1).expect("it is complete");
         let rows: Vec<_> = question.moves().iter().map(|one| one.run().expect("it is complete")).collect();
         let answer = question.answer(&rows);
-        let text = shown(&platform, &answer, rows.len());
+        let text = shown(&platform, &answer, (rows.len(), 1));
         assert!(text.contains("F4 on bluefield2-ib") && account(&platform).contains("published"), "{text}");
-        let parsed: serde_json::Value = serde_json::from_str(&json(&answer)).expect("it is JSON");
+        let parsed: serde_json::Value = serde_json::from_str(&json(&answer, 1)).expect("it is JSON");
         assert_eq!(parsed["experiment"], "F4");
     }
 }

@@ -3,6 +3,7 @@
 //! A point such as `READ 64 B` is a number in words. Points whose words are the same are one plot with the number as its axis, a line for each variant; points
 //! without a number, or with too few different ones, become bars.
 
+use bench::report::Drawing;
 use bench::report::chart::{Bar, Mark, Series, Spot, bars, lines, scatter};
 use bench::report::html::Block;
 use model::experiment::compare::{Compared, Verdict};
@@ -111,7 +112,7 @@ pub fn plots(rows: &[&Row], compared: &[Compared<'_>]) -> Vec<Block> {
     while let Some(left) = svgs.next() {
         blocks.push(match svgs.next() {
             Some(right) => Block::Pair(left, right),
-            None => Block::Pair(left, String::new()),
+            None => Block::Pair(left, Drawing::default()),
         });
     }
     if beyond > 0 {
@@ -174,7 +175,7 @@ fn axis_of(rows: &[&Row]) -> impl Fn(&Row) -> Option<Placed> + use<> {
     }
 }
 
-fn metric_plots(title: &str, rows: &[&Row], compared: &[Compared<'_>]) -> Vec<String> {
+fn metric_plots(title: &str, rows: &[&Row], compared: &[Compared<'_>]) -> Vec<Drawing> {
     let axis = axis_of(rows);
     let (mut plots, mut rest): (Vec<(Placed, Vec<Series>)>, Vec<&Row>) = (vec![], vec![]);
     for row in rows {
@@ -210,7 +211,7 @@ fn titled(title: &str, words: &str) -> String {
 }
 
 /// Bars of rows without an axis, coloured by variant.
-fn bar_plots(title: &str, rows: &[&Row]) -> Vec<String> {
+fn bar_plots(title: &str, rows: &[&Row]) -> Vec<Drawing> {
     let mut variants: Vec<&str> = Vec::new();
     for row in rows {
         if !variants.contains(&row.variant.as_str()) {
@@ -280,10 +281,10 @@ mod tests {
         // One thread has three sizes; two threads one, which is no axis.
         assert_eq!(svgs.len(), 2);
         assert!(
-            svgs[0].contains("latency, us: READ … B, 1 threads")
-                && svgs[0].matches("</title></path>").count() == 6
+            svgs[0].svg.contains("latency, us: READ … B, 1 threads")
+                && svgs[0].svg.matches("</title></path>").count() == 6
         );
-        assert!(svgs[1].matches("<rect").count() == 4 && svgs[1].contains("RNIC ① · both"));
+        assert!(svgs[1].svg.matches("<rect").count() == 4 && svgs[1].svg.contains("RNIC ① · both"));
         assert_eq!(plots(&all[1].1, &[]).len(), 1);
     }
 

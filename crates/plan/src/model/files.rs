@@ -4,10 +4,11 @@ use super::{Failure, platform, print, read};
 use bench::report::Table;
 use clap::Args;
 use model::experiment::published::Results;
-use model::platform::Class;
 use model::platform::shipped::SHIPPED;
+use model::platform::{Class, Number};
 use model::sweep::Sweep;
 use model::{Platform, Platforms};
+use serde_json::{Value, json};
 
 /// List the shipped platforms, or the numbers of one
 #[derive(Args, Debug)]
@@ -15,11 +16,22 @@ pub struct List {
     /// A shipped platform or a platform file: shows its numbers
     #[arg(value_name = "PLATFORM")]
     platform: Option<String>,
+
+    /// Print a JSON array instead of a table
+    #[arg(long)]
+    json: bool,
 }
 
 impl List {
     /// Prints the list.
     pub fn run(&self) -> Result<(), Failure> {
+        if self.json {
+            let all = match &self.platform {
+                Some(name) => platform(name)?.numbers().map(number_json).collect(),
+                None => platforms_json()?,
+            };
+            return print(&(serde_json::to_string_pretty(&all)? + "\n"));
+        }
         let table = match &self.platform {
             Some(name) => numbers(&platform(name)?),
             None => platforms()?,
@@ -39,6 +51,33 @@ fn platforms() -> Result<Table, Failure> {
         table.row([format!("{name:20}{}", platform.title), platform.family, all].into_iter().chain(by_class));
     }
     Ok(table)
+}
+
+fn platforms_json() -> Result<Vec<Value>, Failure> {
+    let one = |(name, _): &(&str, &str)| {
+        let platform = platform(name)?;
+        let of_class = |class: Class| platform.numbers().filter(|(_, number)| number.class == class).count();
+        let classes = Class::ALL.into_iter().map(|class| (class.name().to_owned(), json!(of_class(class))));
+        Ok(json!({
+            "platform": name,
+            "title": platform.title,
+            "family": platform.family,
+            "numbers": platform.numbers().count(),
+            "classes": classes.collect::<serde_json::Map<String, Value>>(),
+        }))
+    };
+    SHIPPED.iter().map(one).collect()
+}
+
+fn number_json((name, number): (&str, &Number)) -> Value {
+    json!({
+        "number": name,
+        "value": number.value,
+        "unit": number.unit.name,
+        "range": [number.range.0, number.range.1],
+        "class": number.class.name(),
+        "source": number.source,
+    })
 }
 
 fn numbers(platform: &Platform) -> Table {

@@ -33,11 +33,18 @@ pub struct Repro {
 #[derive(Subcommand, Debug)]
 enum Command {
     /// List systems and experiments
-    List,
+    List(List),
     /// Run experiments by id
     Run(Run),
     /// Run all of them
     All(Options),
+}
+
+#[derive(Args, Debug)]
+struct List {
+    /// Print a JSON array instead of a table
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(Args, Debug)]
@@ -64,7 +71,7 @@ struct Options {
     #[arg(long, value_name = "FILE", value_delimiter = ',')]
     platform: Vec<String>,
 
-    /// Write a page with the comparison, plots and all rows
+    /// Write a page with the comparison, plots and all rows; a name that ends in .svg: the plots alone, .csv or .parquet: its figures as rows
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
 }
@@ -80,7 +87,7 @@ impl Repro {
     pub fn run(&self) -> Result<(), Failure> {
         let all = || systems().flat_map(|system| system.experiments.iter().map(move |of| (system, of)));
         match &self.command {
-            Command::List => list(),
+            Command::List(options) => list(options.json),
             Command::All(options) => reproduce(&all().collect::<Vec<_>>(), options),
             Command::Run(run) => {
                 run.ids.iter().try_for_each(|id| experiment(id).map(|_| ()))?;
@@ -105,13 +112,16 @@ pub(crate) fn experiment(id: &str) -> Result<&'static Experiment, String> {
     })
 }
 
-fn list() -> Result<(), Failure> {
-    let mut table = Table::new(["id", "system", "what"]);
-    for system in systems() {
-        for experiment in system.experiments {
-            table.row([experiment.id, system.name, experiment.title]);
-        }
+fn list(as_json: bool) -> Result<(), Failure> {
+    let all =
+        systems().flat_map(|system| system.experiments.iter().map(move |of| (of.id, system.name, of.title)));
+    if as_json {
+        let one = |(id, system, what)| serde_json::json!({ "id": id, "system": system, "what": what });
+        let all = all.map(one).collect::<Vec<_>>();
+        return print(&(serde_json::to_string_pretty(&all)? + "\n"));
     }
+    let mut table = Table::new(["id", "system", "what"]);
+    all.for_each(|(id, system, what)| table.row([id, system, what]));
     print(&table.to_string())
 }
 
@@ -298,5 +308,5 @@ fn write_page(file: &Path, sections: Vec<Section>, digest: &str) -> Result<(), F
         sections: all,
         environment: environment::facts(),
     };
-    std::fs::write(file, report.html()).map_err(|cause| format!("{}: {cause}", file.display()).into())
+    report.write(file).map_err(|cause| format!("{}: {cause}", file.display()).into())
 }

@@ -1,7 +1,7 @@
 //! What is asked, as people write it: `20us`, `5M`, `p99=20us,host-cores=4`.
 
 use model::plan::{Limits, Objective};
-use model::platform::unit::{Dimension, Unit};
+use model::platform::unit::{Dimension, Unit, quantity};
 
 /// An objective by its name.
 pub(super) fn objective(text: &str) -> Result<Objective, String> {
@@ -12,11 +12,14 @@ pub(super) fn objective(text: &str) -> Result<Objective, String> {
     })
 }
 
-/// A number and what follows it.
+/// A number above 0 and what follows it.
 fn split(text: &str) -> Option<(f64, &str)> {
-    let at = text.find(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | '_'))).unwrap_or(text.len());
-    let number: f64 = text[..at].replace('_', "").parse().ok()?;
-    (number.is_finite() && number > 0.0).then_some((number, text[at..].trim()))
+    quantity(text).filter(|(number, _)| *number > 0.0)
+}
+
+/// A number above 0.
+pub(super) fn positive(text: &str) -> Result<f64, String> {
+    amount(text, "")
 }
 
 fn span(text: &str) -> Result<f64, String> {
@@ -49,7 +52,7 @@ fn amount(text: &str, unit: &str) -> Result<f64, String> {
 }
 
 /// Limits, separated by commas.
-pub(super) fn limits(text: &str) -> Result<Limits, String> {
+pub(crate) fn limits(text: &str) -> Result<Limits, String> {
     let mut limits = Limits::default();
     for one in text.split(',').map(str::trim).filter(|one| !one.is_empty()) {
         let (name, value) =

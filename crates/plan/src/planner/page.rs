@@ -1,28 +1,33 @@
 //! A plan as a page.
 
-use super::{picture, text};
+use super::{Answer, picture, text};
 use bench::report::format::{micros, short};
-use bench::report::{Block, Report, Section, Table, Tile, environment};
-use model::plan::answer::{Plan, Ranked};
+use bench::report::{Block, Drawing, Report, Section, Table, Tile, environment};
+use model::plan::answer::Ranked;
 
 /// The page.
-pub(super) fn page(plan: &Plan, remark: Option<&str>) -> Report {
+pub(super) fn page(whole: &Answer, remarks: &[String]) -> Report {
+    let plan = &whole.plan;
     let first = &plan.ranking[0];
     let mut answer: Vec<Block> = vec![Block::Tiles(tiles(first))];
-    answer.extend(text::sentences(plan).into_iter().map(Block::Text));
+    answer.extend(text::all_sentences(whole).into_iter().map(Block::Text));
     let mut sections = vec![
         Section { title: "Answer".into(), blocks: answer },
         Section { title: "Ranking".into(), blocks: vec![Block::Table(text::ranking(plan))] },
         Section { title: "Alternatives".into(), blocks: vec![Block::Table(text::alternatives(plan))] },
     ];
     for ranked in plan.ranking.iter().take(3) {
-        let blocks = vec![Block::Plot(picture::svg(ranked)), Block::Table(links(ranked))];
+        let blocks = vec![Block::Plot(Drawing::picture(picture::svg(ranked))), Block::Table(links(ranked))];
         sections.push(Section { title: format!("{} through the machine", ranked.name), blocks });
     }
-    let verdict = if plan.advice.offload { first.name.clone() } else { "Do not offload".into() };
+    let verdict = match (plan.advice.possible, plan.advice.offload) {
+        (false, _) => "Nothing here serves it".into(),
+        (true, true) => first.name.clone(),
+        (true, false) => "Do not offload".into(),
+    };
     Report {
         title: format!("{} on {}", plan.workload_title, plan.platform_title),
-        subtitle: remark.map_or(text::asked(plan), |remark| format!("{}\n{remark}", text::asked(plan))),
+        subtitle: std::iter::once(&text::asked(plan)).chain(remarks).cloned().collect::<Vec<_>>().join("\n"),
         verdict: (first.misses.is_empty(), verdict),
         sections,
         environment: environment::facts(),

@@ -1,33 +1,54 @@
 //! A plan on the terminal.
 
+use super::{Answer, money};
 use bench::report::Table;
 use bench::report::format::{digits, micros, short};
 use model::plan::answer::{Confidence, Greedy, Plan, Ranked, Switch};
 use model::plan::{Limits, Objective};
 
 /// All of it.
-pub(super) fn plan(plan: &Plan, remark: Option<&str>) -> String {
+pub(super) fn plan(answer: &Answer, remarks: &[String]) -> String {
+    let plan = &answer.plan;
     let mut text = format!("{}\non {}\n", plan.workload_title, plan.platform_title);
     text += &format!("  {}\n", asked(plan));
-    text += &remark.map(|remark| format!("  {remark}\n")).unwrap_or_default();
+    text += &remarks.iter().map(|remark| format!("  {remark}\n")).collect::<String>();
     text += &format!("\n{}\n{}\n", alternatives(plan), ranking(plan));
-    for sentence in sentences(plan) {
+    for sentence in all_sentences(answer) {
         text += &format!("  {sentence}\n");
     }
     text
 }
 
+/// What to do and to know, with what it costs.
+pub(super) fn all_sentences(answer: &Answer) -> Vec<String> {
+    let mut said = sentences(&answer.plan);
+    // Before how much was weighed.
+    said.insert(said.len() - 1, money::sentence(&answer.cost, answer.plan.advice.possible));
+    said
+}
+
+/// What was asked of any machine.
+pub(super) fn wanted(plan: &Plan) -> String {
+    let best = best(plan);
+    let rate = if plan.rate_given { format!("; at {}/s", short(plan.rate)) } else { String::new() };
+    format!("wanted: {best}{}{rate}; {} requests under way", limits(&plan.limits), plan.window)
+}
+
+fn best(plan: &Plan) -> &'static str {
+    match plan.objective {
+        Objective::Throughput if plan.limits.of_latency() && !plan.rate_given => {
+            "the most requests per second within the limits"
+        }
+        Objective::Throughput => "the most requests per second",
+        Objective::P99 => "the lowest p99",
+        Objective::Power => "the fewest watts",
+        Objective::HostCpu => "the fewest host cores",
+    }
+}
+
 /// What was asked, in a line.
 pub(super) fn asked(plan: &Plan) -> String {
-    let best = match plan.objective {
-        Objective::Throughput if plan.limits.of_latency() && !plan.rate_given => {
-            "the most requests per second within the limits".to_string()
-        }
-        Objective::Throughput => "the most requests per second".into(),
-        Objective::P99 => "the lowest p99".into(),
-        Objective::Power => "the fewest watts".into(),
-        Objective::HostCpu => "the fewest host cores".into(),
-    };
+    let best = best(plan);
     let by_limit = plan.objective == Objective::Throughput && plan.limits.of_latency() && !plan.rate_given;
     let rate = match (by_limit, plan.rate_given) {
         (true, _) => String::new(),
@@ -94,8 +115,10 @@ fn row(at: usize, ranked: &Ranked) -> [String; 10] {
     let seen = ranked.at_rate;
     let span = |span: Option<f64>| span.map_or_else(none, |span| micros(span * 1e6));
     let figures = seen.or(ranked.saturated);
+    // As in sports: who is as good as the first is first.
+    let number = if ranked.tie { "1= ".into() } else { format!("{} ", at + 1) };
     [
-        format!("{} {}{}", at + 1, ranked.name, if ranked.misses.is_empty() { "" } else { " ✗" }),
+        format!("{}{}{}", number, ranked.name, if ranked.misses.is_empty() { "" } else { " ✗" }),
         ranked.saturated.map_or_else(none, |seen| format!("{}/s", short(seen.rate))),
         format!("{}/s", short(ranked.most)),
         seen.map_or_else(none, |_| format!("{}/s", short(ranked.rate))),
@@ -111,8 +134,19 @@ fn row(at: usize, ranked: &Ranked) -> [String; 10] {
 /// What to do, and what to know.
 pub(super) fn sentences(plan: &Plan) -> Vec<String> {
     let first = &plan.ranking[0];
-    let head = if plan.advice.offload { "advice: offload" } else { "advice: do not offload" };
+    let head = match (plan.advice.possible, plan.advice.offload) {
+        (false, _) => "no advice",
+        (true, true) => "advice: offload",
+        (true, false) => "advice: do not offload",
+    };
     let mut said = vec![format!("{head}: {}", plan.advice.why)];
+    if !plan.advice.ties.is_empty() {
+        let ties = plan.advice.ties.join(", ");
+        said.push(format!(
+            "a tie: {ties}, by no more than the simulation's noise or 1 % behind {}",
+            first.name
+        ));
+    }
     let shares = |of: fn(&model::plan::answer::Share) -> f64| {
         let one = |part: &model::plan::answer::Share| format!("{} {:.0} %", part.name, of(part) * 100.0);
         first.parts.iter().map(one).collect::<Vec<_>>().join(", ")
@@ -133,7 +167,9 @@ pub(super) fn sentences(plan: &Plan) -> Vec<String> {
     }));
     said.extend(first.switches.iter().map(switch));
     said.push(guideline(&plan.greedy));
-    said.extend(confidence(&plan.confidence));
+    if plan.advice.possible {
+        said.extend(confidence(&plan.confidence));
+    }
     said.extend(plan.ranking.iter().flat_map(|ranked| {
         ranked.misses.iter().map(|miss| format!("✗ {}: {miss}", ranked.name)).collect::<Vec<_>>()
     }));
@@ -164,12 +200,28 @@ fn guideline(greedy: &Greedy) -> String {
 }
 
 fn confidence(sure: &Confidence) -> Vec<String> {
-    let mut said = vec![format!(
-        "confidence: {:+.0} % to {:+.0} % if numbers err within their ranges; {:.0} % of that from assumed or fitted ones",
-        (sure.range.0 - 1.0) * 100.0,
-        (sure.range.1 - 1.0) * 100.0,
-        sure.doubtful * 100.0
-    )];
+    let ends =
+        |(low, high): (f64, f64)| format!("{:+.0} % to {:+.0} %", (low - 1.0) * 100.0, (high - 1.0) * 100.0);
+    let model = match &sure.model {
+        Some(model) => format!(
+            "the model's own error ±{:.0} % ({}: {:.0} % over {} predictions, root mean square; {:.0} % over results in no file, median)",
+            model.size() * 100.0,
+            model.system,
+            model.predictions * 100.0,
+            model.count,
+            model.unseen * 100.0
+        ),
+        None => "the model's own error is not known: nothing published to hold it against".into(),
+    };
+    let mut said = vec![
+        format!("confidence: {}, of which", ends(sure.range)),
+        format!(
+            "  {} if numbers err within their ranges; {:.0} % of that from assumed or fitted ones",
+            ends(sure.by_numbers),
+            sure.doubtful * 100.0
+        ),
+        format!("  {model}"),
+    ];
     let moves = |doubt: &model::plan::answer::Doubt| {
         let (low, high) = (doubt.low * 100.0, doubt.high * 100.0);
         format!("{} ({}) {low:+.0}/{high:+.0} %", doubt.number, doubt.class)

@@ -1,15 +1,19 @@
 //! A workload from what `millrace bench --json` measured.
 //!
-//! What the file says is taken: shares of operations as they were counted, sizes, number of keys, skew, requests under way, and the rate of an open
-//! loop (a closed loop's rate is the server's, not the clients' wish). What it cannot say is a model of a hash table with a log: an operation reads a
-//! bucket of 64 B and then the item, so two accesses of which the second needs the first; an item has 64 B of header and index. Cycles of a host core
-//! are the server's processor time per operation, where it was watched and the processor's name says its clock; that includes the kernel's sockets.
+//! What the file says is taken: shares of operations as they were counted, sizes, number of keys, skew, requests under way, the rate (of an open loop that
+//! which was asked for, of a closed one that which was reached), and latencies, which stand beside the predicted ones. What is not used is said.
+//!
+//! What it cannot say is a model of a hash table with a log: an operation reads a bucket of 64 B and then the item, so two accesses of which the second
+//! needs the first; an item has 64 B of header and index. Cycles of a host core are the server's processor time per operation, where it was watched and
+//! the processor's name says its clock; that includes the kernel's sockets.
 
 use base::Prng;
 use bench::load::mix::OpKind;
 use bench::load::sizes::ValueSizes;
+use bench::report::format::{micros, short};
+use model::plan::Plan;
 use model::workload::{Class, Workload};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 #[derive(Deserialize)]
@@ -76,6 +80,54 @@ enum Outcome {
 struct Summary {
     kinds: Vec<Kind>,
     server_cpu: Option<Cpu>,
+    #[serde(default)]
+    ops_per_sec: Option<f64>,
+    #[serde(default)]
+    all: Option<Quantiles>,
+}
+
+#[derive(Deserialize)]
+struct Quantiles {
+    p50_us: f64,
+    p99_us: f64,
+}
+
+/// What was measured of the server that was there: of whichever processors it had.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(super) struct Measured {
+    /// Requests per second that were answered.
+    pub(super) rate: Option<f64>,
+    /// Seconds of the median and of the 99th percentile.
+    pub(super) latencies: Option<(f64, f64)>,
+}
+
+/// A trace as the planner takes it.
+#[derive(Debug)]
+pub(super) struct Taken {
+    pub(super) workload: Workload,
+    pub(super) measured: Measured,
+    /// What it rests on, and what of the file is not used.
+    pub(super) remarks: Vec<String>,
+}
+
+impl Measured {
+    /// Beside what the model says of the host alone, which is what was measured, or else of the first.
+    pub(super) fn beside(&self, plan: &Plan) -> Vec<String> {
+        let like = plan.ranking.iter().find(|ranked| ranked.host_only).unwrap_or(&plan.ranking[0]);
+        let mut said = Vec::new();
+        if let Some(rate) = self.rate {
+            let most = short(like.most);
+            said.push(format!("measured: {}/s; {} serves {most}/s at most here", short(rate), like.name));
+        }
+        let Some(((p50, p99), seen)) = self.latencies.zip(like.at_rate) else { return said };
+        let one = |name: &str, measured: f64, predicted: f64| {
+            let (was, is) = (micros(measured * 1e6), micros(predicted * 1e6));
+            format!("{name} {was} measured, {is} predicted ({:.2} times)", predicted / measured)
+        };
+        let both = [one("p50", p50, seen.p50), one("p99", p99, seen.p99)].join("; ");
+        said.push(format!("{both}: {} on {} at {}/s", like.name, plan.platform, short(like.rate)));
+        said
+    }
 }
 
 #[derive(Deserialize)]
@@ -102,7 +154,7 @@ const BUCKET: u64 = 64;
 const DONE: u64 = 8;
 
 /// The workload, and a sentence on what it rests on.
-pub(super) fn workload(text: &str, file: &str) -> Result<(Workload, String), String> {
+pub(super) fn workload(text: &str, file: &str) -> Result<Taken, String> {
     let trace: Trace = serde_json::from_str(text).map_err(|error| {
         format!(
             "{file}:{}: {error}; a trace is what `millrace bench --json` prints of one number of keys",
@@ -134,7 +186,7 @@ pub(super) fn workload(text: &str, file: &str) -> Result<(Workload, String), Str
         window: (setup.connections * setup.pipeline).max(1),
         rate: match setup.pace {
             Pace::Open { rate } => Some(rate),
-            Pace::Closed {} => None,
+            Pace::Closed {} => summary.ops_per_sec.filter(|rate| rate.is_finite() && *rate > 0.0),
         },
         host_cores: None,
         classes,
@@ -143,10 +195,20 @@ pub(super) fn workload(text: &str, file: &str) -> Result<(Workload, String), Str
         Some(cycles) => format!("{cycles:.0} cycles of a host core, as the server took"),
         None => "the host's cycles unknown: 0 beside what the platform adds".into(),
     };
-    Ok((
-        workload,
-        format!("trace: shares and sizes as measured, two dependent accesses an operation, {host}"),
-    ))
+    let positive = |value: f64| value.is_finite() && value > 0.0;
+    let latencies = summary.all.as_ref().map(|all| (all.p50_us / 1e6, all.p99_us / 1e6));
+    let measured = Measured {
+        rate: summary.ops_per_sec.filter(|rate| positive(*rate)),
+        latencies: latencies.filter(|(p50, p99)| positive(*p50) && positive(*p99)),
+    };
+    let rate = match (&setup.pace, workload.rate) {
+        (Pace::Open { .. }, _) => "the rate that was asked for",
+        (_, Some(_)) => "the rate that was reached",
+        _ => "no rate",
+    };
+    let taken = format!("trace: shares, sizes and {rate}, two dependent accesses an operation, {host}");
+    let unused = "not used of the trace: which keys came when, times to live, hits and misses, latencies by kind, the client's processor time";
+    Ok(Taken { workload, measured, remarks: vec![taken, unused.into()] })
 }
 
 /// Shares of kinds: as counted, or as asked for where nothing was counted.
@@ -226,6 +288,7 @@ mod tests {
         },
         "outcome": {"single": {
             "ops": 100, "kinds": [{"kind": "get", "count": 75}, {"kind": "set", "count": 25}],
+            "ops_per_sec": 49000.0, "all": {"count": 100, "p50_us": 90.0, "p99_us": 250.0},
             "server_cpu": {"total_us": 4.0}
         }},
         "environment": [{"name": "processor", "value": "Some CPU @ 2.50GHz"}]
@@ -233,7 +296,13 @@ mod tests {
 
     #[test]
     fn a_trace_becomes_a_workload() {
-        let (workload, remark) = workload(TRACE, "run.json").expect("it is right");
+        let Taken { workload, measured, remarks } = workload(TRACE, "run.json").expect("it is right");
+        let remark = &remarks[0];
+        assert_eq!(measured, Measured { rate: Some(49_000.0), latencies: Some((90e-6, 250e-6)) });
+        assert!(
+            remark.contains("the rate that was asked for") && remarks[1].contains("not used"),
+            "{remarks:?}"
+        );
         assert_eq!((workload.window, workload.rate, workload.skew), (32, Some(5e4), 0.9));
         assert_eq!(workload.working_set, 1000 * 184);
         let of = |class: &Class| (class.name.clone(), class.share, class.request, class.reply, class.store);
@@ -241,6 +310,29 @@ mod tests {
         let wanted = [("GET".to_string(), 0.75, 20, 100, 0), ("SET".to_string(), 0.25, 120, 8, 100)];
         assert_eq!(classes, wanted);
         assert!((workload.classes[0].cycles - 10_000.0).abs() < 1e-6 && remark.contains("10000 cycles"));
+    }
+
+    #[test]
+    fn a_closed_loop_has_the_rate_that_it_reached_and_latencies_stand_beside_the_predicted() {
+        let closed = TRACE.replace(r#"{"open": {"rate": 50000.0, "poisson": true}}"#, r#"{"closed": {}}"#);
+        let taken = workload(&closed, "run.json").expect("it is right");
+        assert_eq!(taken.workload.rate, Some(49_000.0));
+        let platform =
+            model::platform::shipped::shipped("connectx6").expect("it is shipped").expect("it is sound");
+        let question = model::plan::Question { top: 1, ..Default::default() };
+        let plan = model::plan::plan(&platform, &taken.workload, &question).expect("it plans");
+        let said = taken.measured.beside(&plan).join("; ");
+        assert!(said.contains("measured: 49") && said.contains("p99 250.0 µs measured"), "{said}");
+        let seen = plan.ranking.iter().find(|of| of.host_only).and_then(|of| of.at_rate).expect("it ran");
+        let ratio = format!("predicted ({:.2} times)", seen.p50 / 90e-6);
+        assert!(said.contains(&ratio), "{said} has no {ratio}");
+        // An older file without them.
+        let old = closed.replace(
+            r#""ops_per_sec": 49000.0, "all": {"count": 100, "p50_us": 90.0, "p99_us": 250.0},"#,
+            "",
+        );
+        let taken = workload(&old, "run.json").expect("it is right");
+        assert!(taken.workload.rate.is_none() && taken.measured.beside(&plan).is_empty());
     }
 
     #[test]

@@ -121,10 +121,25 @@ impl Gathered {
         if missing == 0 {
             return Ok(());
         }
-        let some: Vec<_> =
-            (0..all).filter(|run| !self.runs.contains_key(run)).take(8).map(|run| run.to_string()).collect();
+        let some: Vec<_> = self.missing().take(8).map(|run| run.to_string()).collect();
         let more = if missing > 8 { ", …" } else { "" };
         Err(format!("{missing} of {all} runs are missing: {}{more}", some.join(", ")).into())
+    }
+
+    fn missing(&self) -> impl Iterator<Item = u64> {
+        (0..self.sweep.runs()).filter(|run| !self.runs.contains_key(run))
+    }
+
+    /// How much it is, what is missing, and the digest of what is there.
+    pub fn to_json(&self) -> serde_json::Value {
+        serde_json::json!({
+            "runs": self.runs.len(),
+            "rows": self.rows,
+            "digest": self.digest().to_string(),
+            "is_complete": self.complete().is_ok(),
+            "missing": self.missing().collect::<Vec<_>>(),
+            "is_of_this_model": self.strangers == 0,
+        })
     }
 
     /// Of what all rows say, in the order of runs; keys do not count, so that two models that say the same have the same.

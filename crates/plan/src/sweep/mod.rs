@@ -88,6 +88,10 @@ struct Digest {
     /// Where rows are; several if shards had one each
     #[arg(required = true, value_name = "DIR")]
     dirs: Vec<PathBuf>,
+
+    /// Print a JSON object instead of words
+    #[arg(long)]
+    json: bool,
 }
 
 /// Put the rows of all shards into one file, in the order of runs
@@ -227,7 +231,12 @@ impl Points {
 
 impl Digest {
     fn run(&self) -> Result<String, Failure> {
-        Gathered::of(&self.dirs)?.report()
+        let all = Gathered::of(&self.dirs)?;
+        if self.json {
+            println!("{}", all.to_json());
+            return all.complete().map(|()| String::new());
+        }
+        all.report()
     }
 }
 

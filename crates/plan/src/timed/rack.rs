@@ -15,7 +15,7 @@ use base::{Nanos, Picos, Prng};
 use hdrhistogram::Histogram;
 use model::component::Network;
 use model::kernel::Kernel;
-use model::{ResourceId, Sim};
+use model::{ResourceId, Sim, rerun};
 use protocol::coherence::client::{Call, OpId};
 use protocol::coherence::compute::Item;
 use protocol::coherence::home::items::{Items, Tree};
@@ -25,7 +25,7 @@ use protocol::wire::{BoxId, ClientId, HomeId, Incarnation, Kind, Status, Verb, V
 use sim::history::History;
 use sim::kv::{Op, Ret, Value};
 use sim::workload::Keys;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -149,13 +149,12 @@ impl Rack {
             (Rc::clone(&home.machine), boxes.iter().map(|node| Rc::clone(&node.machine)).collect::<Vec<_>>());
         build.sim.spawn(home.serve());
         boxes.into_iter().for_each(|node| build.sim.spawn(node.serve()));
+        let warm_up = rerun::warm_up(warm_up);
         let account = Rc::new(RefCell::new(Account::new(warm_up)));
         self.begin_users(&build, &config, &layout, seed, &account);
         let sim = &build.sim;
-        sim.run_until(warm_up);
-        sim.with(Kernel::reset_usage);
-        let before = build.wires.packets();
-        sim.run_until(warm_up.plus(span));
+        let before = Cell::new(0);
+        let times = rerun::account(sim, warm_up, span, || before.set(build.wires.packets()), || {});
         let cores = |of: &dyn Fn(NodeId) -> bool| {
             let busy = build.connected.iter().filter(|one| of(one.id));
             busy.map(|one| sim.with(|k| k.usage(one.core).busy).as_secs_f64()).sum::<f64>()
@@ -165,16 +164,15 @@ impl Rack {
             .map(|at| sim.with(|k| k.usage(at).busy).as_secs_f64() / span.as_secs_f64());
         let (home_cores, box_cores) =
             (cores(&|id| matches!(id, NodeId::Home(_))), cores(&|id| matches!(id, NodeId::Box(_))));
-        let packets = build.wires.packets() - before;
-        sim.end_processes();
+        let packets = (build.wires.packets() - before.get()) * times;
         let Account { gets, sets, by_box, history, .. } =
             Rc::try_unwrap(account).map_err(|_| ()).expect("all users have ended").into_inner();
         let home = home_machine.borrow().stats();
         let boxes = box_machines.iter().map(|machine| machine.borrow().stats()).collect();
         Seen {
-            gets,
-            sets,
-            by_box,
+            gets: rerun::repeated(&gets, times),
+            sets: rerun::repeated(&sets, times),
+            by_box: by_box * times,
             packets,
             home_cores,
             box_cores,

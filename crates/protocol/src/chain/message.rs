@@ -31,6 +31,8 @@ pub enum Refusal {
     NoSession,
     /// The session has used its place for a later request: this one was answered, and its reply forgotten.
     Forgotten,
+    /// Who asks has no right to it, and which one is missing. Asking again would not give it.
+    Denied(String),
 }
 
 /// The answer to a request for what became of another.

@@ -4,7 +4,8 @@
 //! every precondition holds and every addition has a number to add to, all writes are done at once, and get the transaction's LSN as
 //! their version; else nothing is. An absent key has version 0.
 //!
-//! Bounds: [`MAX_KEY`], [`MAX_VALUE`], [`MAX_OPS`], [`MAX_BYTES`]; of what comes back [`MAX_REPLY`] and [`MAX_REMEMBERED`]. A key has at most one read and one write; as many preconditions as one likes.
+//! Bounds: [`MAX_KEY`], [`MAX_VALUE`], [`MAX_OPS`], [`MAX_BYTES`]; of what comes back [`MAX_REPLY`] and [`MAX_REMEMBERED`].
+//! A key has at most one read and one write; as many preconditions as one likes.
 
 use super::slots::slot;
 use super::{Durability, Lsn};

@@ -9,6 +9,7 @@ use super::exptime::Exptime;
 use super::lines::Line;
 use super::number::decimal_u32;
 use super::tokens::Tokens;
+use super::watch::Streams;
 
 /// Slab classes that memcached knows at most.
 const SLAB_CLASSES: u32 = 64;
@@ -29,7 +30,7 @@ pub(super) fn parse<'a>(verb: &'a [u8], tokens: Tokens<'a>) -> Parsed<'a> {
         b"lru_crawler" => lru_crawler(tokens),
         b"lru" => lru(tokens),
         b"slabs" => slabs(tokens),
-        b"watch" => answered(Line::WatchRefused, tokens),
+        b"watch" => watch(tokens),
         _ if tokens.last_word().unwrap_or(verb).starts_with(b"HTTP/") => return Parsed::Http,
         _ => return error(),
     };
@@ -38,6 +39,16 @@ pub(super) fn parse<'a>(verb: &'a [u8], tokens: Tokens<'a>) -> Parsed<'a> {
 
 fn ends_in_noreply(tokens: Tokens<'_>) -> bool {
     tokens.last_word() == Some(b"noreply")
+}
+
+/// Without a word memcached shows what is looked up.
+fn watch(mut tokens: Tokens<'_>) -> Command<'_> {
+    let all = tokens;
+    let Some(first) = tokens.next() else { return Command::Watch(Streams::FETCHERS) };
+    let words = std::iter::once(first).chain(tokens);
+    let streams = words.map(Streams::named).try_fold(Streams::default(), |all, named| Some(all.and(named?)));
+    let noreply = ends_in_noreply(all);
+    streams.map_or(Command::Malformed { line: Line::Error, noreply }, Command::Watch)
 }
 
 fn answered<'a>(line: Line, tokens: Tokens<'a>) -> Command<'a> {

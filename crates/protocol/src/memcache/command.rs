@@ -9,6 +9,7 @@ use super::binary::{Asked, Binary};
 use super::exptime::Exptime;
 use super::lines::Line;
 use super::meta::{Meta, MetaArith, MetaDelete, MetaGet, MetaSet};
+use super::watch::Streams;
 
 /// Upper bound of `size_of::<Command>()`.
 pub const COMMAND_SIZE: usize = 96;
@@ -94,6 +95,8 @@ pub enum Command<'a> {
     Dump(Dump<'a>),
     /// `shutdown`. memcached refuses it ([`Line::ShutdownRefused`]) unless started with `-A`.
     Shutdown(Shutdown),
+    /// `watch`: from now on this connection is shown what happens in these streams, and asks nothing more. [`Line::WatchRefused`] where it may not be.
+    Watch(Streams),
     /// `quit`: close, without a reply, once earlier replies are written.
     Quit,
     /// An administrative command that memcached knows and this server has nothing to do for: answer the line.

@@ -96,6 +96,16 @@ lines! {
     Unauthenticated = "CLIENT_ERROR unauthenticated";
     /// A login with another password than the user's.
     LoginFailed = "CLIENT_ERROR authentication failure";
+    /// A command on a key that its client has no right to read. Ours, as the four that follow.
+    NoRead = "CLIENT_ERROR no right to read this key";
+    /// The same of a key that it would change.
+    NoWrite = "CLIENT_ERROR no right to write this key";
+    /// A listing of keys, of who may not read all of them.
+    NoReadAll = "CLIENT_ERROR no right to read all keys";
+    /// Statistics, of who may do nothing here.
+    NoRight = "CLIENT_ERROR no right to anything here";
+    /// What operators see and change, of who is none.
+    NoAdmin = "CLIENT_ERROR no right to administer";
     /// A login without two words, or longer than any.
     BadLogin = "CLIENT_ERROR bad authentication token format";
     /// A login that does not end where it was announced to end.
@@ -119,8 +129,10 @@ lines! {
     LruPercent = "ERROR hot and warm pcts must not exceed 80";
     /// `lru tune` with a factor of 0 or less.
     LruFactor = "ERROR hot/warm age factors must be greater than 0";
-    /// `watch` on a server that has no log to watch.
+    /// `watch` on a server that does not let itself be watched.
     WatchRefused = "CLIENT_ERROR watch commands not allowed";
+    /// `watch` while as many watch as may.
+    WatchersTooMany = "WATCHER_TOO_MANY log watcher limit reached";
     /// `flush_all` where it is switched off.
     FlushRefused = "CLIENT_ERROR flush_all not allowed";
     /// `cache_memlimit` below 8 MiB.

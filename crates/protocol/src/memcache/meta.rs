@@ -235,6 +235,12 @@ impl MetaGet<'_> {
 }
 
 impl MetaGet<'_> {
+    /// Whether it is the binary `touch`, which shows nothing of its item.
+    #[inline]
+    pub fn is_touch(&self) -> bool {
+        self.meta.is_binary() && !self.meta.flags.has(b'v')
+    }
+
     /// When an item that `N` makes expires.
     pub fn birth(&self) -> Option<Exptime> {
         birth(&self.meta, self.vivify(), self.ttl())

@@ -8,9 +8,9 @@
 //!                             └── Malformed, TooLarge ──▶ Reply ◀─┘ ──▶ socket
 //! ```
 //!
-//! One file per purpose: [`command`] what a request means, [`login`] who may ask, [`parse`] the incremental machine, `classic`, `admin` and
-//! [`meta`] the grammar of one line, [`emit`] replies and their bounds, [`lines`] the fixed texts, [`exptime`] times, [`binary`] frames,
-//! [`udp`] the datagram frame, [`client`] the other side, for those who send requests.
+//! One file per purpose: [`command`] what a request means, [`login`] who may ask, [`need`] which rights that takes, [`parse`] the incremental
+//! machine, `classic`, `admin` and [`meta`] the grammar of one line, [`emit`] replies and their bounds, [`lines`] the fixed texts, [`exptime`] times,
+//! [`binary`] frames, [`udp`] the datagram frame, [`client`] the other side, for those who send requests.
 //!
 //! The measure is memcached 1.6.18 as Debian 12 ships it; `tests/oracle.rs` compares whole conversations with it byte
 //! by byte, and `docs/memcached-differences.md` lists every deliberate difference.
@@ -28,11 +28,13 @@ pub mod exptime;
 pub mod lines;
 pub mod login;
 pub mod meta;
+pub mod need;
 mod number;
 mod outcome;
 pub mod parse;
 mod tokens;
 pub mod udp;
+pub mod watch;
 
 pub use binary::{Asked, Asks, Binary, Sasl};
 pub use command::{Command, Dump, Get, Shutdown, Stats, Store, StoreVerb, TooLarge};
@@ -41,6 +43,7 @@ pub use exptime::Exptime;
 pub use lines::Line;
 pub use login::{Entry, LOGIN_FAILURES_MAX, LOGIN_MAX, Login, Protocol};
 pub use meta::{Meta, MetaArith, MetaDelete, MetaFlags, MetaGet, MetaSet, SetMode};
+pub use need::Need;
 pub use number::decimal;
 pub use parse::{CloseReason, Parser, Step};
 

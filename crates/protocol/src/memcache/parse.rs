@@ -218,6 +218,15 @@ impl Parser {
         }
     }
 
+    /// The command that tells its client that the last one is refused: what follows it of a retrieval is not looked at, as after any error there.
+    #[cold]
+    pub fn refused<'a>(&mut self, command: &Command<'a>, line: Line) -> Command<'a> {
+        if matches!(self.state, State::Keys { .. }) {
+            self.state = State::DropLine;
+        }
+        command.refusal(line)
+    }
+
     /// Takes one step over `input`, the unconsumed bytes of the connection.
     #[inline]
     pub fn next<'a>(&mut self, input: &'a [u8]) -> Step<'a> {

@@ -1,7 +1,8 @@
 //! The hash of a key and the checksum of a packet: both made of 64-bit multiplications, because these are what eBPF has.
 //!
 //! **Checksum.** The packet as little-endian 32-bit words `w`, the checksum's own two as 0, is the polynomial
-//! `h = h * P + w` modulo 2^64, and once more times P, so that the last word counts otherwise than the checksum itself. Any change of bits in one word is found, for P is odd. Any two flipped bits are found: in
+//! `h = h * P + w` modulo 2^64, and once more times P, so that the last word counts otherwise than the checksum itself.
+//! Any change of bits in one word is found, for P is odd. Any two flipped bits are found: in
 //! different positions of their words because 2^i·P^k and 2^j differ in their lowest bit; in the same position i < 32
 //! because P^k = ±1 modulo 2^(64-i) is false for 0 < k < 2^31 when P is 5 modulo 8. This is why the words are of 32 bits
 //! though the sum has 64. Other damage, and what changes a length and so the words that are summed, passes with a chance of

@@ -140,6 +140,7 @@ impl Server {
             Command::Verbosity { .. } | Command::CacheMemlimit { .. } => reply.line(Line::Ok),
             Command::Stats(stats) => reply_to_stats(stats, reply),
             Command::Dump(_) => reply.line(Line::End),
+            Command::Watch(_) => reply.line(Line::WatchRefused),
             Command::Shutdown(_) => reply.line(Line::ShutdownRefused),
             Command::Quit => unreachable!("handled where the connection is"),
             Command::Answered { line, .. } | Command::Malformed { line, .. } => reply.line(line),

@@ -1,4 +1,4 @@
-//! What happens while all clients work: a method is moved, a compute unit is taken away, a box dies, a replica dies.
+//! What happens while all clients work, scene by scene: a method is moved, a compute unit is taken away, a box dies, a replica dies.
 
 use super::clients::Kind;
 use super::path::Paths;
@@ -88,6 +88,47 @@ impl Operator {
     }
 }
 
+/// Something that is done at the beginning of a scene.
+#[derive(Clone, Copy, Debug)]
+pub enum Act {
+    /// A method gets another place.
+    MoveRank,
+    /// The compute unit is away for a while.
+    LoseUnit,
+    /// A box is dead for a while.
+    LoseBox,
+    /// A replica is dead for a while.
+    LoseReplica,
+}
+
+impl Act {
+    const fn what(self) -> &'static str {
+        match self {
+            Act::MoveRank => "Rank reads its requests on a host thread now, not at the edge",
+            Act::LoseUnit => "the compute unit was taken away, and given back",
+            Act::LoseBox => "box 1 was killed, and started again",
+            Act::LoseReplica => "replica 2 of the chain was killed, and started again",
+        }
+    }
+}
+
+/// A part of the time that all clients work.
+#[derive(Clone, Copy, Debug)]
+pub struct Scene {
+    /// What is done first.
+    pub acts: &'static [Act],
+    /// What is so then.
+    pub then: &'static str,
+}
+
+/// The scenes of the demonstration; each has as much of the time.
+pub const DEMO: [Scene; 4] = [
+    Scene { acts: &[], then: "everything runs" },
+    Scene { acts: &[Act::MoveRank], then: "Rank has moved" },
+    Scene { acts: &[Act::LoseUnit, Act::LoseBox], then: "all is whole again" },
+    Scene { acts: &[Act::LoseReplica], then: "all is whole again" },
+];
+
 /// From the beginning to the end.
 pub struct Conductor<'a> {
     /// Who may die.
@@ -104,6 +145,8 @@ pub struct Conductor<'a> {
     pub tell: &'a dyn Fn(f64, &str),
     /// For pages: what is known so far.
     pub show: &'a dyn Fn(&Paths, &[Event]),
+    /// A scene is over: which, and all that happened since the beginning.
+    pub scene_over: &'a mut dyn FnMut(usize, &Paths, &[Event]),
     /// When it began.
     pub begun: Nanos,
     /// How long it is to be.
@@ -113,46 +156,42 @@ pub struct Conductor<'a> {
 }
 
 impl Conductor<'_> {
-    /// Everything that happens, in a quarter of the time each.
+    /// Everything that happens in these scenes.
     ///
     /// # Errors
     /// Something did not become whole again, or could not be done.
-    pub fn conduct(&mut self) -> Result<Vec<Event>, String> {
+    pub fn conduct(&mut self, scenes: &[Scene]) -> Result<Vec<Event>, String> {
         let mut events = Vec::new();
         for service in ["cache", "shop", "media"] {
             self.operator.set(&format!("{service}.trace.sample"), &SAMPLE.to_string())?;
         }
-        self.pause(0.25, "everything runs", &events)?;
-        self.add(&mut events, "Rank reads its requests on a host thread now, not at the edge", |this| {
-            this.operator.set("rank.place.rec.preprocess", "host")
-        })?;
-        self.pause(0.5, "Rank has moved", &events)?;
-        self.add(&mut events, "the compute unit was taken away, and given back", |this| this.lose_unit())?;
-        let killed = [
-            ("box 1 was killed, and started again", Who::Node(NodeId::Box(BoxId(1)))),
-            ("replica 2 of the chain was killed, and started again", Who::Replica(7, 2)),
-        ];
-        for (number, (what, who)) in killed.into_iter().enumerate() {
-            (self.tell)(self.share(), what);
-            self.add(&mut events, what, |this| this.lose(who))?;
-            self.pause(0.75 + 0.25 * number as f64, "all is whole again", &events)?;
+        for (number, scene) in scenes.iter().enumerate() {
+            for act in scene.acts {
+                (self.tell)(self.share(), act.what());
+                self.add(&mut events, *act)?;
+            }
+            self.pause((number + 1) as f64 / scenes.len() as f64, scene.then, &events)?;
+            if !self.interrupted.load(Ordering::Relaxed) {
+                self.look(&events);
+                (self.scene_over)(number, self.paths, &events);
+            }
         }
         self.look(&events);
         Ok(events)
     }
 
-    fn add(
-        &mut self,
-        events: &mut Vec<Event>,
-        what: &str,
-        work: impl FnOnce(&mut Self) -> Result<(), String>,
-    ) -> Result<(), String> {
+    fn add(&mut self, events: &mut Vec<Event>, act: Act) -> Result<(), String> {
         if self.interrupted.load(Ordering::Relaxed) {
             return Ok(());
         }
         let at = now();
-        work(self)?;
-        events.push(Event { what: what.to_owned(), at, until: now() });
+        match act {
+            Act::MoveRank => self.operator.set("rank.place.rec.preprocess", "host"),
+            Act::LoseUnit => self.lose_unit(),
+            Act::LoseBox => self.lose(Who::Node(NodeId::Box(BoxId(1)))),
+            Act::LoseReplica => self.lose(Who::Replica(7, 2)),
+        }?;
+        events.push(Event { what: act.what().to_owned(), at, until: now() });
         Ok(())
     }
 

@@ -16,6 +16,7 @@
 //! | `conduct` | what happens meanwhile |
 //! | `path` | the hops of each kind of request, from its traces |
 //! | `show`, `draw` | what is printed; the page and the picture of the path |
+//! | `tour` | the same in six scenes, each explained: `millrace tour` |
 //!
 //! `millrace demo kv` is a node alone, with memcached traffic ([`bench::demo`]).
 
@@ -29,6 +30,7 @@ mod path;
 mod shop;
 mod show;
 mod tally;
+pub mod tour;
 
 use crate::cluster::Members;
 use crate::lab::run::load::Pace;
@@ -42,7 +44,7 @@ use client::Cluster;
 use client::cache::Topology;
 use clients::{Kind, Places, Work, set};
 use compare::compare;
-use conduct::{Conductor, Event, Operator, SAMPLE};
+use conduct::{Conductor, DEMO, Event, Operator, SAMPLE, Scene};
 use fabric::monitor::Monitor;
 use node::NodeArgs;
 use path::Paths;
@@ -162,7 +164,8 @@ impl Whole {
         let interrupted = interrupt::flag().map_err(failed)?;
         let bar = progress::bar(self.json);
         let tell = |share: f64, what: &str| progress::show(&bar, share, what);
-        let played = self.play(&interrupted, &tell);
+        let unfinished = |outcome: Outcome| show::unfinished(&show::page(&outcome));
+        let played = self.play(&DEMO, &interrupted, &tell, &unfinished, &mut |_, _| {});
         bar.finish_and_clear();
         let (outcome, members) = played.map_err(DemoError::Run)?;
         report::deliver(
@@ -173,6 +176,11 @@ impl Whole {
             Some(&self.report),
         )
         .map_err(DemoError::Page)?;
+        self.end(&outcome, members, &interrupted)
+    }
+
+    /// Leaves it running, if that is wanted; then says what it came to.
+    fn end(&self, outcome: &Outcome, members: Members, interrupted: &AtomicBool) -> Result<(), DemoError> {
         if self.keep && !interrupted.load(Ordering::Relaxed) {
             print!("{}", show::to_try(&members));
             while !interrupted.load(Ordering::Relaxed) {
@@ -186,39 +194,42 @@ impl Whole {
         }
     }
 
-    fn play(&self, interrupted: &AtomicBool, tell: &dyn Fn(f64, &str)) -> Result<(Outcome, Members), String> {
+    /// Starts everything, has clients work through the scenes, and compares what they see. `page` is made of what is known so far, about every
+    /// second; `scene_over` is called with what came of a scene when that is over.
+    fn play(
+        &self,
+        scenes: &[Scene],
+        interrupted: &AtomicBool,
+        tell: &dyn Fn(f64, &str),
+        page: &dyn Fn(Outcome) -> String,
+        scene_over: &mut dyn FnMut(usize, Outcome),
+    ) -> Result<(Outcome, Members), String> {
         let begun = now();
         tell(0.0, "nine processes start");
         let mut members = Members::new("demo", false, true, Box::new(node::words))?;
         members.start_all()?;
-        let places = Places {
-            memcached: members.ports()[0],
-            fabric: format!("tcp:{}", members.ports()[1]).parse().map_err(|error| format!("{error}"))?,
-            grpc: members.ports()[2],
-            media: format!("tcp:{}", members.ports()[3]).parse().map_err(|error| format!("{error}"))?,
-            topology: Topology::read(&members.cluster_file()).map_err(|error| error.to_string())?,
-            monitor: traced()?,
-        };
-        let clients = places.monitor.tracer();
-        let operator = Operator::of(&members)?;
+        let places = places(&members)?;
+        let (clients, operator) = (places.monitor.tracer(), Operator::of(&members)?);
         let book = Book::default();
         tell(0.0, "the shop is filled");
         fill(&places, &book)?;
         let started = now().since(begun);
-        let mut paths = Paths::default();
-        let shown: Vec<(Kind, Mutex<Tally>)> = self.kinds().map(|kind| (kind, Mutex::default())).collect();
-        let over = AtomicBool::new(false);
+        let shown: Vec<(Kind, Mutex<Tally>)> =
+            self.kinds().map(|(kind, _)| (kind, Mutex::default())).collect();
+        let (mut paths, over) = (Paths::default(), AtomicBool::new(false));
         let (begun, span) = (now(), Nanos::from(self.duration));
         let write = |paths: &Paths, events: &[Event]| {
             let so_far = Outcome::of(tallies(&shown), paths, events.to_vec(), begun);
             // The last one is written with what may go wrong; those before it are a help.
-            let _ = std::fs::write(&self.report, show::unfinished(&so_far));
+            let _ = std::fs::write(&self.report, page(so_far));
+        };
+        let mut before = Before { tallies: tallies(&shown), events: 0 };
+        let mut over_with = |number: usize, paths: &Paths, events: &[Event]| {
+            let (since, happened) = before.since(tallies(&shown), events);
+            scene_over(number, Outcome::of(since, paths, happened, begun));
         };
         let events = std::thread::scope(|scope| {
-            let number =
-                |at: usize| shown[..at].iter().filter(|(kind, _)| *kind == shown[at].0).count() as u32;
-            for (at, (kind, tally)) in shown.iter().enumerate() {
-                let (kind, number) = (*kind, number(at));
+            for ((kind, number), (_, tally)) in self.kinds().zip(&shown) {
                 let work = Work {
                     kind,
                     number,
@@ -238,11 +249,12 @@ impl Whole {
                 interrupted,
                 tell,
                 show: &write,
+                scene_over: &mut over_with,
                 begun,
                 span,
                 read: Nanos(0),
             };
-            let events = conductor.conduct();
+            let events = conductor.conduct(scenes);
             over.store(true, Ordering::Relaxed);
             events
         })?;
@@ -255,11 +267,11 @@ impl Whole {
         Ok((outcome, members))
     }
 
-    /// One client of each kind, and one behind each box.
-    fn kinds(&self) -> impl Iterator<Item = Kind> {
+    /// One client of each kind, and one behind each box; of a kind they have numbers.
+    fn kinds(&self) -> impl Iterator<Item = (Kind, u32)> {
         Kind::ALL.into_iter().flat_map(|kind| {
             let clients = if kind == Kind::InNetwork { BEHIND_BOXES } else { 1 };
-            std::iter::repeat_n(kind, clients as usize)
+            (0..clients).map(move |number| (kind, number))
         })
     }
 
@@ -270,6 +282,37 @@ impl Whole {
             _ => Pace::of(self.rate, 1),
         }
     }
+}
+
+/// What was so at the end of the scene before.
+struct Before {
+    tallies: Vec<(Kind, Tally)>,
+    events: usize,
+}
+
+impl Before {
+    /// What came since then; now is the end of the next scene.
+    fn since(&mut self, now: Vec<(Kind, Tally)>, events: &[Event]) -> (Vec<(Kind, Tally)>, Vec<Event>) {
+        let since =
+            now.iter().zip(&self.tallies).map(|((kind, now), (_, before))| (*kind, now.since(before)));
+        let since = (since.collect(), events[self.events..].to_vec());
+        *self = Before { tallies: now, events: events.len() };
+        since
+    }
+}
+
+/// Where clients find what.
+fn places(members: &Members) -> Result<Places, String> {
+    let fabric =
+        |at: usize| format!("tcp:{}", members.ports()[at]).parse().map_err(|error| format!("{error}"));
+    Ok(Places {
+        memcached: members.ports()[0],
+        fabric: fabric(1)?,
+        grpc: members.ports()[2],
+        media: fabric(3)?,
+        topology: Topology::read(&members.cluster_file()).map_err(|error| error.to_string())?,
+        monitor: traced()?,
+    })
 }
 
 /// By kind.

@@ -137,5 +137,5 @@ fn model() -> ModelArgs {
         memo: None,
         seed: 1,
     };
-    ModelArgs { model: None, row_format: None, name: None, max_memory: None, synthetic }
+    ModelArgs { model: None, repository: None, row_format: None, name: None, max_memory: None, synthetic }
 }

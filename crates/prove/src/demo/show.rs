@@ -9,7 +9,7 @@ use crate::cluster::Members;
 use base::Nanos;
 use bench::report::environment;
 use bench::report::format::{micros, percent, whole};
-use bench::report::{Block, Report, Section, Table, Tile};
+use bench::report::{Block, Drawing, Report, Section, Table, Tile};
 use bench::tally::Latency;
 use serde::Serialize;
 use serve::trace::Trace;
@@ -156,6 +156,12 @@ impl Outcome {
         self.rows.iter().map(|row| row.wrong).sum::<u64>() + self.audit.map_or(0, |audit| audit.wrong())
     }
 
+    /// Without the rows of other kinds.
+    pub fn only(mut self, kinds: &[Kind]) -> Outcome {
+        self.rows.retain(|row| row.kind.is_some_and(|kind| kinds.contains(&kind)));
+        self
+    }
+
     fn answered(&self) -> u64 {
         self.rows.iter().map(|row| row.answered).sum()
     }
@@ -164,7 +170,7 @@ impl Outcome {
         self.rows.iter().map(|row| row.failed).sum()
     }
 
-    fn verdict(&self) -> (bool, String) {
+    pub fn verdict(&self) -> (bool, String) {
         let (answered, wrong, failed) = (whole(self.answered()), self.wrong(), self.failed());
         let lost = if failed == 0 { String::new() } else { format!(", {} without an answer", whole(failed)) };
         (
@@ -173,7 +179,8 @@ impl Outcome {
         )
     }
 
-    fn requests(&self) -> Table {
+    /// The requests.
+    pub fn requests(&self) -> Table {
         let mut table = Table::new([
             "request",
             "answered",
@@ -208,7 +215,8 @@ impl Outcome {
         table
     }
 
-    fn happenings(&self) -> Table {
+    /// What happened.
+    pub fn happenings(&self) -> Table {
         let mut table =
             Table::new(["what happened", "at", "all well after", "longest without an answer", "whose"]);
         for event in &self.events {
@@ -233,7 +241,8 @@ impl Outcome {
         table
     }
 
-    fn sums(&self) -> Vec<String> {
+    /// What it came to, in sentences.
+    pub fn sums(&self) -> Vec<String> {
         let mut lines = Vec::new();
         if let Some(compared) = self.compared {
             lines.push(format!(
@@ -303,7 +312,7 @@ pub fn page(outcome: &Outcome) -> Report {
             title: "The path of each kind of request".into(),
             blocks: vec![
                 Block::Text("First what clients saw, on average over all requests; then how long a request was at each hop, the median of those that were traced (one of eight) and came there. What is left was with the client and on the wire. Of in-network reads, the share that each answered.".into()),
-                Block::Plot(draw::paths(&outcome.rows)),
+                Block::Plot(Drawing::picture(draw::paths(&outcome.rows))),
             ],
         },
         Section { title: "Requests".into(), blocks: vec![Block::Table(outcome.requests())] },
@@ -312,7 +321,7 @@ pub fn page(outcome: &Outcome) -> Report {
     if let Some(trace) = &outcome.trace {
         sections.push(Section {
             title: format!("A request by way of {} hops", outcome.hops),
-            blocks: vec![Block::Plot(draw::waterfall(trace))],
+            blocks: vec![Block::Plot(Drawing::picture(draw::waterfall(trace)))],
         });
     }
     let sums = outcome.sums();
@@ -330,9 +339,9 @@ pub fn page(outcome: &Outcome) -> Report {
 }
 
 /// The page while it is not finished: a browser reads it again.
-pub fn unfinished(outcome: &Outcome) -> String {
+pub fn unfinished(page: &Report) -> String {
     let refresh = format!("<head><meta http-equiv=\"refresh\" content=\"{REFRESH}\">");
-    page(outcome).html().replacen("<head>", &refresh, 1)
+    page.html().replacen("<head>", &refresh, 1)
 }
 
 /// What can be done with it while it is left running.

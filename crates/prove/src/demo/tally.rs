@@ -100,6 +100,21 @@ impl Tally {
         self.failures.extend(other.failures.iter().cloned());
     }
 
+    /// What came since an earlier reading of the same.
+    pub fn since(&self, before: &Tally) -> Tally {
+        let mut since = self.clone();
+        since.latency.subtract(&before.latency).expect("an earlier reading has no more");
+        since.ends.drain(..before.ends.len());
+        since.from_box -= before.from_box;
+        since.sent -= before.sent;
+        since.received -= before.received;
+        since.wrongs -= before.wrongs;
+        since.failed -= before.failed;
+        since.wrong.drain(..before.wrong.len());
+        since.failures.drain(..before.failures.len());
+        since
+    }
+
     /// The longest time between two answers in a stretch of time.
     pub fn longest_gap(&self, from: Nanos, to: Nanos) -> Nanos {
         let inside = self.ends.iter().copied().filter(|end| (from..to).contains(end));

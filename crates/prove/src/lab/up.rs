@@ -3,13 +3,16 @@
 use super::LabError;
 use super::hold;
 use super::namespace;
+use super::network::Place;
 use super::place;
 use super::plan::Plan;
 use super::site::{Site, require_root};
 use super::state::{self, parse_name};
 use protocol::coherence::NodeId;
+use serde_json::{Value, json};
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::Command;
 
 /// Unless said.
@@ -123,6 +126,10 @@ pub struct Status {
     /// The lab; all of them, unless said
     #[arg(value_parser = parse_name)]
     name: Option<String>,
+
+    /// Print a JSON array instead of a table: a lab each
+    #[arg(long)]
+    json: bool,
 }
 
 impl Status {
@@ -132,11 +139,20 @@ impl Status {
     /// There is no such lab.
     pub fn run(&self) -> Result<(), LabError> {
         let names = self.name.clone().map_or_else(state::names, |name| vec![name]);
+        if self.json {
+            let all = names.iter().map(|name| match LabStatus::of(name) {
+                // One that is broken does not hide the others.
+                Err(cause) if self.name.is_none() => Ok(json!({ "lab": name, "error": cause.to_string() })),
+                result => result.map(|lab| lab.json()),
+            });
+            let all = all.collect::<Result<Vec<_>, LabError>>()?;
+            return say(&serde_json::to_string_pretty(&all).expect("texts and numbers"));
+        }
         if names.is_empty() {
             return say("there is no lab");
         }
         for name in &names {
-            match status(name) {
+            match LabStatus::of(name).and_then(|lab| lab.say()) {
                 // One that is broken does not hide the others.
                 Err(cause) if self.name.is_none() => say(&format!("lab {name}: {cause}"))?,
                 result => result?,
@@ -146,24 +162,92 @@ impl Status {
     }
 }
 
-fn status(name: &str) -> Result<(), LabError> {
-    let (state, _, network) = hold::network(name)?;
-    say(&format!("lab {name}, topology {}", state::topology_file(name).display()))?;
-    say(&format!("  {:24} {:32} {:16} {:8} process", "node", "namespace", "address", "box"))?;
-    let shown = |role: &str| match state.process(role) {
-        None => "none".to_string(),
-        Some(process) if process.is_alive() => format!("{}", process.pid),
-        Some(process) => format!("{} ended, see {}", process.pid, state::log(name, role).display()),
-    };
-    for (node, place) in network.places() {
-        let (role, space) = (place::name(*node), network.namespace(*node));
-        let tor = network.tor(*node).map_or(String::new(), |tor| tor.to_string());
-        say(&format!("  {role:24} {space:32} {:16} {tor:8} {}", place.address.to_string(), shown(&role)))?;
+/// A lab as it is shown.
+struct LabStatus {
+    name: String,
+    topology: PathBuf,
+    members: Vec<MemberStatus>,
+}
+
+/// A node, a client or another process of a lab.
+struct MemberStatus {
+    role: String,
+    /// Empty of one that has none of its own.
+    namespace: String,
+    address: String,
+    /// The box that it stands behind.
+    tor: String,
+    process: Option<ProcessStatus>,
+}
+
+struct ProcessStatus {
+    pid: u32,
+    is_alive: bool,
+    log: PathBuf,
+}
+
+impl LabStatus {
+    fn of(name: &str) -> Result<LabStatus, LabError> {
+        let (state, _, network) = hold::network(name)?;
+        let process = |role: &str| {
+            state.process(role).map(|process| ProcessStatus {
+                pid: process.pid,
+                is_alive: process.is_alive(),
+                log: state::log(name, role),
+            })
+        };
+        let node = |(node, place): (&NodeId, &Place)| {
+            let role = place::name(*node);
+            MemberStatus {
+                namespace: network.namespace(*node),
+                address: place.address.to_string(),
+                tor: network.tor(*node).map_or(String::new(), |tor| tor.to_string()),
+                process: process(&role),
+                role,
+            }
+        };
+        let mut members: Vec<MemberStatus> = network.places().iter().map(node).collect();
+        for other in state.processes.iter().filter(|process| place::parse(&process.role).is_err()) {
+            members.push(MemberStatus {
+                role: other.role.clone(),
+                namespace: String::new(),
+                address: String::new(),
+                tor: String::new(),
+                process: process(&other.role),
+            });
+        }
+        Ok(LabStatus { name: name.to_owned(), topology: state::topology_file(name), members })
     }
-    for process in state.processes.iter().filter(|process| place::parse(&process.role).is_err()) {
-        say(&format!("  {:24} {:32} {:16} {:8} {}", process.role, "", "", "", shown(&process.role)))?;
+
+    fn say(&self) -> Result<(), LabError> {
+        say(&format!("lab {}, topology {}", self.name, self.topology.display()))?;
+        say(&format!("  {:24} {:32} {:16} {:8} process", "node", "namespace", "address", "box"))?;
+        for MemberStatus { role, namespace, address, tor, process } in &self.members {
+            let process = match process {
+                None => "none".to_string(),
+                Some(process) if process.is_alive => process.pid.to_string(),
+                Some(process) => format!("{} ended, see {}", process.pid, process.log.display()),
+            };
+            say(&format!("  {role:24} {namespace:32} {address:16} {tor:8} {process}"))?;
+        }
+        Ok(())
     }
-    Ok(())
+
+    fn json(&self) -> Value {
+        let text = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+        let process = |process: &ProcessStatus| json!({ "pid": process.pid, "alive": process.is_alive, "log": process.log });
+        let member = |member: &MemberStatus| {
+            json!({
+                "node": member.role,
+                "namespace": text(&member.namespace),
+                "address": text(&member.address),
+                "box": text(&member.tor),
+                "process": member.process.as_ref().map(process),
+            })
+        };
+        let members: Vec<Value> = self.members.iter().map(member).collect();
+        json!({ "lab": self.name, "topology": self.topology, "members": members })
+    }
 }
 
 /// Run a command in the namespace of a node or client.

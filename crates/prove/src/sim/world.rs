@@ -3,7 +3,8 @@
 //! ```text
 //!   0 ─── safety: operations, faults ─── until │ calm, all up, a lease … │ liveness: must succeed │ a box dies: must succeed │ end
 //! ```
-//! Messages are bytes on every hop (`packets`): sealed where the run has a key, damaged perhaps, repeated and forged by strangers, and opened. A timer is an event at the moment at
+//! Messages are bytes on every hop (`packets`): sealed where the run has a key, damaged perhaps, repeated and forged by strangers, and opened.
+//! A timer is an event at the moment at
 //! which the node's clock shows its deadline.
 //!
 //! Invariants looked at after every event are in `watch`; operations in `issue`; this file has time, messages, crashes.

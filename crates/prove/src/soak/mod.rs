@@ -89,7 +89,7 @@ pub struct Soak {
     #[arg(long)]
     json: bool,
 
-    /// Also write a page with plots
+    /// Also write a page with plots; a name that ends in .svg: the plots alone, .csv or .parquet: its figures as rows
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
 }

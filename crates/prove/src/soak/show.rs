@@ -2,6 +2,7 @@
 
 use super::trial::{Outcome, RSS_LIMIT, Sample};
 use base::Bytes;
+use bench::report::Drawing;
 use bench::report::axis::{Scale, Unit};
 use bench::report::environment;
 use bench::report::format::{micros, short, whole};
@@ -117,7 +118,7 @@ const POINTS: usize = 400;
 /// A line: its name, and what of a sample it shows.
 type Course = (&'static str, fn(&Sample) -> f64);
 
-fn over_time(title: &str, outcome: &Outcome, lines: &[Course]) -> String {
+fn over_time(title: &str, outcome: &Outcome, lines: &[Course]) -> Drawing {
     let step = outcome.samples.len().div_ceil(POINTS).max(1);
     let line = |(name, read): &Course| Line {
         name: (*name).to_string(),
@@ -131,5 +132,5 @@ fn over_time(title: &str, outcome: &Outcome, lines: &[Course]) -> String {
         filled: false,
         wide: true,
     }
-    .svg()
+    .draw()
 }

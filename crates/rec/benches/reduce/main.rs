@@ -6,7 +6,8 @@
 //! ```
 //! Tables of N rows (1 GiB of f32 at the default) in each format hold the same numbers. Ids are uniform, drawn beforehand; bars run in turns, a slice of 65,536
 //! rows each, no slice twice within the reach of a cache, so that what the machine does meanwhile falls on all. Percentages of the limit and ratios are
-//! taken within a turn; *read* is rows read for each that was asked. Medians and the middle nine tenths are printed. Time is the thread's own: what else runs on the core counts only by what it
+//! taken within a turn; *read* is rows read for each that was asked. Medians and the middle nine tenths are printed.
+//! Time is the thread's own: what else runs on the core counts only by what it
 //! does to the caches.
 //!
 //! The *limit* reads a word of each line of each row, prefetched to whatever level and distance is best, for rows of the same bytes. It is probed alone before

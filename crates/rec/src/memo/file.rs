@@ -4,7 +4,8 @@
 //!  "MRPLAN01" · table u64 · rows u32 · groups u32 · groups × (size u32, clusters u32) · rows × new id u32 · CRC-32C u32
 //! ```
 //! Little endian. `table` is the hash of the table that the plan was made for. Offsets and bases follow from the groups and are not written, so a file cannot
-//! contradict itself there; what else could be wrong is checked when it is read: sizes, sums, that the new ids are a permutation, the checksum of all before it.
+//! contradict itself there; what else could be wrong is checked when it is read: sizes, sums, that the new ids are a permutation, the checksum of
+//! all before it.
 //!
 //! Bounds: reading allocates what the file's own length justifies.
 

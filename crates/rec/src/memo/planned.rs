@@ -97,7 +97,8 @@ impl Planned {
         &self.arena
     }
 
-    /// Makes keys of bags of ids by the plan's names ([`Plan::remap`]): appends the rows of the arena to read to `keys`, and to `offsets` where each bag's begin,
+    /// Makes keys of bags of ids by the plan's names ([`Plan::remap`]): appends the rows of the arena to read to `keys`, and to `offsets` where each
+    /// bag's begin,
     /// from 0, and where the last's end. Sum and mean take memo rows; with weights, and for greatest and least, each id has its single row.
     ///
     /// Cost: see [`Plan::keys`]. That is as much as the rows that it saves, so it is a preprocessing core's work; see `docs/measurements/rec-reduce.md`.

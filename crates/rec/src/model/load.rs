@@ -1,6 +1,7 @@
 //! A model from its files: `model.safetensors`, `model.json` if there is one, and memo plans.
 //!
-//! All or nothing: a model comes out when every tensor was found, fits and was read; nothing else refers to one before. Table rows are read in pieces and written
+//! All or nothing: a model comes out when every tensor was found, fits and was read; nothing else refers to one before.
+//! Table rows are read in pieces and written
 //! in the wanted format at once, so loading needs the memory of the model and little more.
 //!
 //! Bounds: what is allocated follows from tensors whose data was found in the file, and is counted against [`LoadOptions::max_bytes`] before.

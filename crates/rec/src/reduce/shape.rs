@@ -14,7 +14,8 @@
 //! Integers: a sum adds `q · (scale · weight)` to the vectors and `bias · weight` to one number that joins at the end, so a row costs one
 //! multiply-add for each vector, as a weighted f32 row does.
 //!
-//! Invariants: (1) every id in the window is a row of the table, which [`super::reduce_with`] checks before a kernel runs; (2) a block reads exactly the bytes of its
+//! Invariants: (1) every id in the window is a row of the table, which [`super::reduce_with`] checks before a kernel runs; (2) a block reads exactly
+//! the bytes of its
 //! numbers and the row's scale and bias, nothing behind the row.
 //!
 //! Everything here is `inline(always)`: it must become part of the function that has the instruction set's `target_feature`.

@@ -115,7 +115,8 @@ impl Served {
     }
 
     /// The row of a feature of a table: what its dictionary says, or without one a number is an id and other words are hashed. `Ok(None)`: the feature counts
-    /// for nothing. A dictionary holds its plan's names, so that renaming costs nothing; rows of a table without one are yet to be renamed ([`Served::rename`]).
+    /// for nothing. A dictionary holds its plan's names, so that renaming costs nothing; rows of a table without one are yet to be renamed
+    /// ([`Served::rename`]).
     ///
     /// # Errors
     /// It is a number, and no row.

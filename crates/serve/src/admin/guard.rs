@@ -1,10 +1,12 @@
 //! Who may ask what at an admin port: the token, and pages in browsers.
 
+use crate::http::Proved;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use base::key::{Key, KeyError};
+use base::rights::{Ask, Peer, ServiceRights};
 use std::fs::{self, DirBuilder};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -68,7 +70,28 @@ pub(super) fn new_token(file: &path::Path) -> Result<Key, KeyError> {
 /// Whether a request may come from a web page that is not this server's: it has an origin that is another host's, or names a host that somebody
 /// else may have given this machine's address. For servers that have no token.
 pub fn is_foreign_page(headers: &HeaderMap) -> bool {
-    Guard::new(Key::new([0; 16])).check(headers, false).is_err()
+    Guard::new(Key::new([0; 16])).check(headers, false, None).is_err()
+}
+
+/// What who may not look hears.
+const NO_RIGHT_TO_LOOK: &str = "no right to look here: the file of rights must allow you admin = \"read\"; \
+    prove who you are by a certificate, or send a token, as in curl -H \"Authorization: Bearer TOKEN\"";
+/// What who may not change anything hears.
+const NO_RIGHT_TO_CHANGE: &str = "no right to change anything here: the file of rights must allow you admin = \"write\", or send the server's token; \
+    the server printed which file it is in when it started";
+
+/// The token that is sent with a request.
+pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    // The word's case does not matter (RFC 9110, 11.1).
+    let (scheme, token) = value.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}
+
+/// Who sends a request with these headers, by a connection that has proved this.
+pub(crate) fn peer(rights: &ServiceRights, proved: Option<&Proved>, headers: &HeaderMap) -> Peer {
+    let identities = proved.map_or_else(Vec::new, |proved| proved.0.to_vec());
+    rights.bearer(identities, bearer(headers).map(str::as_bytes))
 }
 
 /// Names under which this machine may be asked.
@@ -86,12 +109,18 @@ fn own_names() -> Vec<String> {
 pub(super) struct Guard {
     key: Key,
     hosts: Vec<String>,
+    rights: Option<ServiceRights>,
 }
 
 impl Guard {
     /// Of a port whose token this is.
     pub(super) fn new(key: Key) -> Guard {
-        Guard { key, hosts: own_names() }
+        Guard { key, hosts: own_names(), rights: None }
+    }
+
+    /// Who asks may do what these say, if there are any.
+    pub(super) fn with_rights(self, rights: Option<ServiceRights>) -> Guard {
+        Guard { rights, ..self }
     }
 }
 
@@ -103,7 +132,8 @@ pub(super) async fn guarded(
 ) -> Response {
     let Some(guard) = guard.get() else { return refuse(StatusCode::SERVICE_UNAVAILABLE, "the port starts") };
     let changes = !request.method().is_safe();
-    if let Err((status, why)) = guard.check(request.headers(), changes) {
+    let proved = request.extensions().get::<Proved>();
+    if let Err((status, why)) = guard.check(request.headers(), changes, proved) {
         return refuse(status, why);
     }
     match tokio::time::timeout(REQUEST_TIMEOUT, next.run(request)).await {
@@ -118,7 +148,12 @@ fn refuse(status: StatusCode, why: &str) -> Response {
 
 impl Guard {
     /// Whether a request with these headers may be answered.
-    fn check(&self, headers: &HeaderMap, changes: bool) -> Result<(), (StatusCode, &'static str)> {
+    fn check(
+        &self,
+        headers: &HeaderMap,
+        changes: bool,
+        proved: Option<&Proved>,
+    ) -> Result<(), (StatusCode, &'static str)> {
         let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
         let host = text(header::HOST).unwrap_or_default();
         if !self.is_ours(host) {
@@ -131,16 +166,22 @@ impl Guard {
         if origin.is_some_and(|origin| !origin.eq_ignore_ascii_case(host)) {
             return Err((StatusCode::FORBIDDEN, "web pages may not ask here"));
         }
-        if changes {
-            let token = text(header::AUTHORIZATION).and_then(|value| value.strip_prefix("Bearer "));
-            let is_right = |token: &str| Key::from_hex(token.trim()).is_some_and(|key| key.is(&self.key));
-            if !token.is_some_and(is_right) {
-                return Err((
-                    StatusCode::UNAUTHORIZED,
-                    "this changes something: send the server's token, as in curl -H \"Authorization: Bearer $(cat FILE)\"; \
-                     the server printed which file when it started",
-                ));
-            }
+        let is_right = |token: &str| Key::from_hex(token).is_some_and(|key| key.is(&self.key));
+        let is_ours = |headers| bearer(headers).is_some_and(is_right);
+        if let Some(rights) = &self.rights {
+            let what = if changes { Ask::Administer } else { Ask::Look };
+            return match is_ours(headers) || peer(rights, proved, headers).may(what).is_ok() {
+                true => Ok(()),
+                false if changes => Err((StatusCode::FORBIDDEN, NO_RIGHT_TO_CHANGE)),
+                false => Err((StatusCode::FORBIDDEN, NO_RIGHT_TO_LOOK)),
+            };
+        }
+        if changes && !is_ours(headers) {
+            return Err((
+                StatusCode::UNAUTHORIZED,
+                "this changes something: send the server's token, as in curl -H \"Authorization: Bearer $(cat FILE)\"; \
+                 the server printed which file when it started",
+            ));
         }
         Ok(())
     }

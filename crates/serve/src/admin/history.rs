@@ -1,13 +1,14 @@
 //! The last hour of a process's metrics, for its live page: who opens it sees what was before.
 //!
 //! Every [`INTERVAL`] all samples are taken as a scraper would take them. Of counters what is kept is how much they grew a second, of gauges their value, of
-//! histograms how fast their count and their sum grew, which tell a mean. What single connections counted is not kept, since they come and go, nor
-//! registers, which change by hand.
+//! histograms how fast their count and their sum grew, which tell a mean, and the quantiles (`_p50`, `_p99`) of what came since. What single connections
+//! counted is not kept, since they come and go, nor registers, which change by hand.
 //!
-//! Bounds: [`SERIES_MAX`] series, the first that were seen; [`SAMPLES`] numbers of four bytes each: 1.5 MB at most, 0.2 MB in a node.
+//! Bounds: [`SERIES_MAX`] series, the first that were seen; [`SAMPLES`] numbers of four bytes each: 1.5 MB at most, 0.2 MB in a node. Of each
+//! histogram its last buckets, as many as there are series at most.
 
 use crate::metrics::process::own::REGISTER;
-use crate::metrics::{Kind, Number, Page, Sample, Value as Told};
+use crate::metrics::{Buckets, Kind, Number, Page, Sample, Value as Told};
 use serde_json::{Value, json};
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
@@ -20,6 +21,9 @@ pub(super) const INTERVAL: Duration = Duration::from_secs(10);
 const SAMPLES: usize = 360;
 /// Series at most.
 const SERIES_MAX: usize = 1024;
+
+/// Which quantiles of histograms are kept, by what stands behind their names.
+const QUANTILES: [(&str, f64); 2] = [("_p50", 0.5), ("_p99", 0.99)];
 
 /// A sample with its labels, over time.
 #[derive(Debug)]
@@ -34,6 +38,8 @@ struct Series {
 #[derive(Debug, Default)]
 pub(super) struct History {
     series: HashMap<String, Series>,
+    /// What each histogram had at the last sample.
+    buckets: HashMap<String, Buckets>,
     /// Samples that were taken, [`SAMPLES`] at most.
     taken: usize,
     /// Samples for whose series there was no room.
@@ -60,6 +66,7 @@ impl History {
         for series in self.series.values_mut() {
             series.values.push_back(f32::NAN);
         }
+        let before = std::mem::take(&mut self.buckets);
         for (family, samples) in page.families().filter(|(family, _)| family.name != REGISTER.name) {
             for sample in samples {
                 let Some(labels) = labels(sample) else { continue };
@@ -73,6 +80,16 @@ impl History {
                     Told::Buckets(buckets) => {
                         for (of, value) in [("_count", buckets.count as f64), ("_sum", buckets.sum)] {
                             self.add((family.name, of, &labels), Kind::Counter, value, elapsed);
+                        }
+                        let name = [family.name, &labels].concat();
+                        let grown = before.get(&name).map(|before| buckets.since(before));
+                        for (of, q) in QUANTILES {
+                            if let Some(value) = grown.as_ref().and_then(|grown| grown.quantile(q)) {
+                                self.add((family.name, of, &labels), Kind::Gauge, value, elapsed);
+                            }
+                        }
+                        if self.buckets.len() < SERIES_MAX {
+                            self.buckets.insert(name, buckets.clone());
                         }
                     }
                 }
@@ -148,6 +165,7 @@ mod tests {
     fn counters_are_rates_and_gauges_are_values() {
         let mut history = History::default();
         let sum = |sum| Buckets { steps: vec![(1.0, 1)], count: 4, sum };
+        let later = Buckets { steps: vec![(1.0, 2)], count: 5, sum: 2.0 };
         let first = page(|page| {
             page.add(CALLS, &["a\"b"], 10_u64);
             page.add(LEVEL, &["x"], 3_u64);
@@ -158,7 +176,7 @@ mod tests {
         let second = page(|page| {
             page.add(CALLS, &["a\"b"], 60_u64);
             page.add(LEVEL, &["x"], 4.5);
-            page.add_buckets(TIME, &[], &sum(2.0));
+            page.add_buckets(TIME, &[], &later);
         });
         let third = page(|page| {
             page.add(CALLS, &["a\"b"], 20_u64);
@@ -174,9 +192,11 @@ mod tests {
         );
         assert_eq!(series[r#"millrace_test_level{of="x"}"#], json!([3.0, 4.5, null]));
         assert_eq!(series["millrace_test_call_seconds_sum"], json!([null, 0.1, null]));
-        assert_eq!(series["millrace_test_call_seconds_count"], json!([null, 0.0, null]));
+        assert_eq!(series["millrace_test_call_seconds_count"], json!([null, 0.1, null]));
+        assert_eq!(series["millrace_test_call_seconds_p50"], json!([null, 0.5, null]));
+        assert_eq!(series["millrace_test_call_seconds_p99"], json!([null, 0.99, null]));
         assert_eq!(series[r#"millrace_test_level{of="y"}"#], json!([null, null, 1.0]));
-        assert_eq!(series.as_object().map(serde_json::Map::len), Some(5), "{series}");
+        assert_eq!(series.as_object().map(serde_json::Map::len), Some(7), "{series}");
     }
 
     #[test]

@@ -29,7 +29,8 @@
 //! | `traces` | spans, of all services or of one |
 //! | `live`, `history` | the page in a browser; what metrics were in the last hour |
 //!
-//! **Who may ask.** Whoever reaches the port may read. What changes something wants `Authorization: Bearer TOKEN`, where TOKEN stands in a
+//! **Who may ask.** Whoever reaches the port may read, unless a file of rights says who may: then reading wants `admin = "read"`, and changing
+//! `admin = "write"` or the port's token, which has every right here. What changes something wants `Authorization: Bearer TOKEN`, where TOKEN stands in a
 //! file that only the server's user can read: the one that `MILLRACE_ADMIN_TOKEN` names, or [`token_file`]. Web pages may neither read nor
 //! write, wherever their browser runs: a request must name this machine as its host (a number, `localhost`, this machine's name, or one of
 //! `MILLRACE_ADMIN_HOSTS`), since a page can have its own name lead here (DNS rebinding), and must not come from another origin.
@@ -49,6 +50,10 @@ mod traces;
 
 pub use crate::http::PortAt;
 pub use ::client::web::parse_address;
+#[cfg(feature = "rpc")]
+pub(crate) use guard::bearer;
+#[cfg(feature = "rec")]
+pub(crate) use guard::peer;
 pub use guard::{is_foreign_page, token_file, token_for};
 pub use index::Entry;
 pub use registers::{Row, Tuned, rows};
@@ -62,6 +67,7 @@ use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::{MethodRouter, get};
 use base::key::{Key, KeyError};
+use base::rights::ServiceRights;
 use base::trace::Tracer;
 use collector::Collector;
 use guard::{Guard, TOKEN_VARIABLE, guarded, new_token};
@@ -109,9 +115,16 @@ pub struct Routes {
     cluster: Option<Cluster>,
     listed: Vec<(String, &'static str)>,
     entries: Vec<Entry>,
+    rights: Option<ServiceRights>,
 }
 
 impl Routes {
+    /// Who asks there may do what these say, if there are any: look, or change as well.
+    #[must_use]
+    pub(crate) fn guarded(self, rights: Option<ServiceRights>) -> Routes {
+        Routes { rights, ..self }
+    }
+
     /// A service that the page at `/` names.
     #[must_use]
     pub fn entry(mut self, entry: Entry) -> Routes {
@@ -212,7 +225,7 @@ impl Routes {
     /// requests are below /services/NAME. Without a name nothing is changed.
     #[must_use]
     pub fn service(mut self, name: Option<&str>, own: Routes) -> Routes {
-        let Routes { shown, more, texts, cluster, listed, entries } = own;
+        let Routes { shown, more, texts, cluster, listed, entries, rights: _ } = own;
         self.cluster = self.cluster.or(cluster);
         let Shown { lists, collect, checks, tracer } = shown;
         self.entries.extend(entries);
@@ -314,6 +327,7 @@ impl Admin {
     /// The system's, for example when the address is taken; the token cannot be read or written.
     pub fn start(at: PortAt, routes: Routes) -> io::Result<Admin> {
         let guard = Arc::new(OnceLock::new());
+        let rights = routes.rights.clone();
         let (routes, shown) = routes.into_router()?;
         let routes = routes.layer(from_fn_with_state(Arc::clone(&guard), guarded));
         let port = Port::start("admin", at, routes, LIMITS)?;
@@ -328,7 +342,7 @@ impl Admin {
             }
             other => io::Error::other(other.to_string()),
         })?;
-        guard.set(Guard::new(key)).expect("it is set once");
+        guard.set(Guard::new(key).with_rights(rights)).expect("it is set once");
         Ok(Admin { port, shown, token, made })
     }
 

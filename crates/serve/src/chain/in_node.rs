@@ -1,6 +1,7 @@
 //! A replica of a chain as a service of a process.
 
 use super::error::ChainError;
+use super::gate::gate;
 use super::node::Node;
 use super::registers::Registers;
 use super::replica::Keys;
@@ -11,8 +12,10 @@ use crate::process::table::{Table, Wrong};
 use crate::process::{Stop, say};
 use crate::shell::{Failure, Loop, Service};
 use base::registers::Shown;
+use base::rights::ServiceRights;
 use base::trace::Tracer;
 use fabric::link::Address;
+use fabric::server::Gate;
 use std::sync::Arc;
 
 /// A replica, running or not.
@@ -20,6 +23,8 @@ pub struct Serving {
     keys: Keys,
     listen: Vec<Address>,
     registers: Arc<Registers>,
+    /// Who may do what, where there is a file of rights.
+    gate: Option<Gate>,
     node: Option<Node>,
     /// Where clients find it.
     found: Vec<String>,
@@ -35,6 +40,7 @@ impl Serving {
             keys,
             listen,
             registers,
+            gate: None,
             node: None,
             found: Vec::new(),
             running: None,
@@ -89,8 +95,13 @@ impl Service for Serving {
         self.tracer = tracer;
     }
 
+    fn guard(&mut self, rights: ServiceRights) -> Result<(), Failure> {
+        self.gate = Some(gate(rights));
+        Ok(())
+    }
+
     fn open(&mut self, _core: &Arc<EngineCore>, is_shown: bool) -> Result<Routes, Failure> {
-        let mut node = self.keys.open(&self.listen, Arc::clone(&self.registers))?;
+        let mut node = self.keys.open(&self.listen, Arc::clone(&self.registers), self.gate.take())?;
         self.found = node.addresses();
         node.traced_by(&self.tracer);
         let mut routes = Routes::default();

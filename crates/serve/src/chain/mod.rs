@@ -6,6 +6,7 @@
 //! | `members` | chains in the file of a cluster: who is a member, and where |
 //! | `traced` | the spans that transactions leave at a replica |
 //! | `service` | the clients' calls (`txn.proto`) to the machine and back |
+//! | `gate` | who has a right to what of these calls |
 //! | `links` | messages between replicas and controllers, over any fabric transport |
 //! | `disk`, `media` | log, image and checkpoints in a directory, behind the machine's traits; what they are kept on |
 //! | `info`, `metrics` | what a replica says of itself: `Txn.Info`, Prometheus text |
@@ -23,6 +24,7 @@ pub mod controller;
 pub mod disk;
 pub mod error;
 mod export;
+mod gate;
 mod in_node;
 mod info;
 pub mod links;
@@ -59,7 +61,7 @@ pub struct Chain {
 
 #[derive(clap::Subcommand, Debug)]
 enum Command {
-    Up(up::Up),
+    Up(Box<up::Up>),
     Replica(Box<replica::ReplicaNode>),
     Controller(Box<controller::ControllerNode>),
     Reset(Box<controller::Reset>),

@@ -21,7 +21,7 @@ use base::key::Key;
 use base::steady::Steady;
 use base::{Bytes, Clock};
 use fabric::link::Address;
-use fabric::server::{Options, Server};
+use fabric::server::{Gate, Options, Server};
 use protocol::chain::{Image as _, NodeId, Replica, ReplicaId};
 use ring::wait::waiting_on_eventfd;
 use std::net::SocketAddr;
@@ -238,7 +238,7 @@ impl ReplicaNode {
             return Err(ChainError::NowhereForClients);
         }
         let replica = Serving::new(keys, listen, registers(&[&seat.set[..], &self.set].concat())?);
-        let shell = Shell::of(replica, self.listening.admin(admin)?, stop)?;
+        let shell = Shell::of(replica, self.listening.access(admin)?, stop)?;
         if let Some(admin) = shell.admin() {
             say(&format!("{name}: metrics at {}/metrics", admin.url()));
         }
@@ -289,7 +289,12 @@ impl Keys {
     }
 
     /// Checks what was said, takes the directory and the addresses, and recovers.
-    pub(super) fn open(&self, clients_at: &[Address], registers: Arc<Registers>) -> Result<Node, ChainError> {
+    pub(super) fn open(
+        &self,
+        clients_at: &[Address],
+        registers: Arc<Registers>,
+        gate: Option<Gate>,
+    ) -> Result<Node, ChainError> {
         let config = config(self.number(), &registers);
         config.check()?;
         // Before anything is told what time it is: one that began before its clock was set back would wait for what it began with to come again.
@@ -302,6 +307,9 @@ impl Keys {
         let options = Options { max_connections: 4096, request: words::REQUEST, ..Options::default() };
         let server = Server::try_new(options).map_err(|error| ChainError::System("serve clients", error))?;
         let mut server = server.service(service);
+        if let Some(gate) = gate {
+            server = server.gate(gate);
+        }
         for address in clients_at {
             reach::check_of("this replica of the chain", address, Protection::None)
                 .map_err(ChainError::Reachable)?;

@@ -15,6 +15,7 @@ use super::registry::etcd::Login;
 use super::replica::{KEY_FILE, registers};
 use crate::process::stop::Woken;
 use crate::process::{Stop, say};
+use crate::rights::RightsArgs;
 use base::Bytes;
 use base::key::Key;
 use clap::{Args, ValueEnum};
@@ -103,6 +104,9 @@ pub struct Up {
     /// Set a register of all; may be repeated. `millrace registers --chain` lists them
     #[arg(long = "set", value_name = "NAME=VALUE")]
     set: Vec<String>,
+
+    #[command(flatten)]
+    rights: RightsArgs,
 
     /// End when standard input is closed, too
     #[arg(long)]
@@ -281,6 +285,7 @@ impl Up {
             say("admin", SocketAddr::new(self.ip, nth(admin)?).to_string());
         }
         self.set.iter().for_each(|assignment| say("set", assignment.clone()));
+        self.rights.rights.iter().for_each(|file| say("rights", file.display().to_string()));
         Ok(words)
     }
 

@@ -45,6 +45,10 @@ pub struct Drain {
 
     #[command(flatten)]
     rest: Rest,
+
+    /// Print a JSON object instead of words, also where it may not be stopped
+    #[arg(long)]
+    json: bool,
 }
 
 /// Take a replica out of its chain while that serves, and out of the file.
@@ -245,26 +249,39 @@ impl Seen {
 impl Drain {
     /// Says it.
     pub fn run(&self) -> Result<(), ClusterError> {
+        let drained = self.drain();
+        if self.json {
+            let (may_be_stopped, what) = match &drained {
+                Ok(said) => (true, said.clone()),
+                Err(error) => (false, error.to_string()),
+            };
+            let member = &self.of.member;
+            let said =
+                serde_json::json!({ "member": member, "may_be_stopped": may_be_stopped, "what": what });
+            say(&said.to_string());
+            return drained.map(drop);
+        }
+        drained.map(|said| say(&said))
+    }
+
+    /// What may be done now.
+    fn drain(&self) -> Result<String, ClusterError> {
         let seen = Seen::now(&self.of.file)?;
         let member = seen.file.member(&self.of.member)?;
         if let (Who::Replica(number, id), true) = (member.who, self.live) {
             leave_out(seen.file.chain(number)?, id, self.rest.least)?;
-            say(&format!(
+            return Ok(format!(
                 "{} serves nobody any more, and may be stopped; `millrace cluster add {} {}` lets it in again",
                 member.who,
                 self.of.file.display(),
                 member.who
             ));
-            return Ok(());
         }
         if let Who::Node(NodeId::Box(id)) = member.who {
             return rack::order(&self.of.file, id, true);
         }
         match seen.may_stop(member.who) {
-            Ok(why) => {
-                say(&format!("{} may be stopped: {why}", member.who));
-                Ok(())
-            }
+            Ok(why) => Ok(format!("{} may be stopped: {why}", member.who)),
             Err(why) => Err(ClusterError::Refused(format!("{} may not be stopped: {why}", member.who))),
         }
     }
@@ -305,7 +322,8 @@ impl Add {
     pub fn run(&self) -> Result<(), ClusterError> {
         let file = File::read(&self.of.file)?;
         if let Some(Who::Node(NodeId::Box(id))) = file.member(&self.of.member).ok().map(|member| member.who) {
-            return rack::order(&self.of.file, id, false);
+            say(&rack::order(&self.of.file, id, false)?);
+            return Ok(());
         }
         let (number, id) = replica_named(&self.of.member)?;
         let chain = file.chain(number)?;

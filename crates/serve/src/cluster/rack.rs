@@ -13,12 +13,11 @@ use super::ClusterError;
 use super::ask::{Answer, ask_all};
 use super::change::replace;
 use super::file::{File, Means, Member, Who, text};
-use crate::admin::token_for;
 use crate::metrics::read::sum;
+use crate::process::Stop;
 use crate::process::stop::Woken;
 use crate::process::table::Source;
-use crate::process::{Stop, say};
-use ::client::web::{Web, url};
+use crate::trace::Port;
 use indicatif::ProgressBar;
 use protocol::coherence::NodeId;
 use protocol::wire::BoxId;
@@ -42,11 +41,11 @@ enum Seen {
     Drained,
 }
 
-/// Has a rack drain a box, or serve with it again; then writes that into the file.
+/// Has a rack drain a box, or serve with it again; then writes that into the file. What may be done now.
 ///
 /// # Errors
 /// No controller obeys, and why; the file cannot be written; Ctrl-C.
-pub(super) fn order(path: &Path, id: BoxId, is_draining: bool) -> Result<(), ClusterError> {
+pub(super) fn order(path: &Path, id: BoxId, is_draining: bool) -> Result<String, ClusterError> {
     // What cannot be written is known before anything is ordered.
     let source = Source::read(path).map_err(ClusterError::File)?;
     let text = text::draining(&source, id.0, is_draining).map_err(ClusterError::Refused)?;
@@ -64,13 +63,12 @@ pub(super) fn order(path: &Path, id: BoxId, is_draining: bool) -> Result<(), Clu
     wait(&controllers, id, is_draining)?;
     replace(path, &text)?;
     let file = path.display();
-    say(&match is_draining {
+    Ok(match is_draining {
         true => format!(
             "box:{id} may be stopped: nobody waits for it. `millrace cluster add {file} box:{id}` has it serve again. Copy {file} to the other machines"
         ),
         false => format!("box:{id} serves, if it runs. Copy {file} to the other machines"),
-    });
-    Ok(())
+    })
 }
 
 /// The rack's controllers.
@@ -115,9 +113,7 @@ pub(super) fn put(member: &Member, path: &str, text: &str) -> Result<(), String>
     let Means::Admin(address) = member.means else {
         return Err("the file says no admin port of it".to_owned());
     };
-    let token = token_for(address)?;
-    let page = Web::new(ORDER_TIMEOUT, 1 << 16).put(&format!("{}{path}", url(address)), &token, text)?;
-    if page.is_there { Ok(()) } else { Err(format!("{}: {}", page.status, page.text.trim())) }
+    Port::from(address).put(path, text, ORDER_TIMEOUT)
 }
 
 /// Of those who were asked, the controller that makes the tables, of two the one with the newer: its name, and its page.

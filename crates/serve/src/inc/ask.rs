@@ -8,6 +8,7 @@ use ::client::controllers;
 use base::Nanos;
 use protocol::coherence::client::{Answer, Call};
 use protocol::wire::{Status, Verb, Version};
+use serde_json::{Value, json};
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -26,6 +27,10 @@ pub struct Way {
     /// Past all boxes, to the home
     #[arg(long)]
     no_cache: bool,
+
+    /// Print a JSON object instead of the value or number, also where there is none; and nothing on standard error but what is wrong
+    #[arg(long)]
+    json: bool,
 }
 
 /// An operation.
@@ -162,11 +167,17 @@ impl Ask {
         let begun = Instant::now();
         if let Ask::Flush { .. } = self {
             client.flush()?;
-            return print(b"OK");
+            let said = serde_json::json!({ "status": Status::Ok.name() }).to_string();
+            return print(if way.json { said.as_bytes() } else { b"OK" });
         }
         let (verb, call) = self.call();
         let answer = client.call(Call { no_cache: way.no_cache, ..call })?;
-        report(verb, &answer, begun.elapsed())
+        let took = begun.elapsed();
+        if way.json {
+            print(json(verb, &answer, took).to_string().as_bytes())?;
+            return judged(&answer);
+        }
+        report(verb, &answer, took)
     }
 
     fn way(&self) -> &Way {
@@ -214,22 +225,58 @@ impl Ask {
     }
 }
 
-/// The value or number, or how it went; beside it, on standard error, version, who answered, and how long it took.
-fn report(verb: Verb, answer: &Answer, took: Duration) -> Result<(), IncError> {
+/// Whether it was done.
+fn judged(answer: &Answer) -> Result<(), IncError> {
     let code = match answer.status {
-        Status::Ok => 0,
+        Status::Ok => return Ok(()),
         Status::Miss => 3,
         Status::Exists | Status::NotStored => 4,
         status => return Err(ClientError::Status(status).into()),
     };
+    Err(IncError::Refused { status: answer.status.name(), code })
+}
+
+/// All that is known of an answer; what is not text is in hexadecimal digits.
+fn json(verb: Verb, answer: &Answer, took: Duration) -> Value {
+    let mut said = json!({
+        "status": answer.status.name(),
+        "by": if answer.from_box { "box" } else { "home" },
+        "seconds": took.as_secs_f64(),
+    });
+    if answer.version != Version(0) {
+        said["version"] = json!(answer.version.0);
+    }
+    match (answer.status, verb) {
+        (Status::Ok, Verb::Get) => {
+            match std::str::from_utf8(&answer.value) {
+                Ok(text) => said["value"] = json!(text),
+                Err(_) => {
+                    let hex: String = answer.value.iter().map(|byte| format!("{byte:02x}")).collect();
+                    said["value_hex"] = json!(hex);
+                }
+            }
+            said["flags"] = json!(answer.flags);
+        }
+        (Status::Ok, Verb::Incr | Verb::Decr | Verb::Min | Verb::Max | Verb::Or) => {
+            said["number"] = json!(answer.number);
+        }
+        _ => {}
+    }
+    said
+}
+
+/// The value or number, or how it went; beside it, on standard error, version, who answered, and how long it took.
+fn report(verb: Verb, answer: &Answer, took: Duration) -> Result<(), IncError> {
+    let judged = judged(answer);
+    if let Err(error @ IncError::Client(_)) = judged {
+        return Err(error);
+    }
     let by = if answer.from_box { "a box" } else { "the home" };
     if answer.version != Version(0) {
         eprint!("version {}, ", answer.version);
     }
     crate::complain!("answered by {by} in {}", Nanos::from(took));
-    if code != 0 {
-        return Err(IncError::Refused { status: answer.status.name(), code });
-    }
+    judged?;
     match verb {
         Verb::Get => print(&answer.value),
         Verb::Incr | Verb::Decr | Verb::Min | Verb::Max | Verb::Or => {

@@ -50,7 +50,8 @@ pub(crate) use in_node::incarnation;
 /// Clients ask their box; it answers from its copy, or sends the request on to the item's home and keeps the answer. Homes do all writes, and
 /// wait until no box has the old value. So every operation on a key is linearizable, whatever is lost and whoever crashes.
 ///
-/// All nodes and clients read one topology file. Nodes and clients prove with the key that it names who they are; nothing is encrypted: keep it on loopback or a network that you
+/// All nodes and clients read one topology file. Nodes and clients prove with the key that it names who they are; nothing is encrypted: keep it on
+/// loopback or a network that you
 /// trust.
 ///
 /// Exit status of operations: 0 done, 3 nothing there, 4 the condition does not hold, 5 nobody answered, 1 all else, 2 wrong usage.

@@ -105,7 +105,7 @@ impl Common {
         }
         let admin = self.admin.or_else(|| topology.admin_of(&nodes));
         let nodes = Nodes::new(topology, nodes, equip, &self.lives);
-        let shell = Shell::of(nodes, self.listening.admin(admin)?, stop)?;
+        let shell = Shell::of(nodes, self.listening.access(admin)?, stop)?;
         shell.addresses().iter().for_each(|line| say(line));
         if let Some(admin) = shell.admin() {
             say(&format!("metrics at {}/metrics", admin.url()));

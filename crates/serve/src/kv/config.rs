@@ -3,12 +3,16 @@
 use super::durable::DurableArgs;
 use super::home::HomeArgs;
 use super::service::prefixes::Detail;
+use super::watchers::Watchers;
 use crate::kv::registers::Registers;
 use crate::memcached::connections::Connections;
+use crate::memcached::guest::Checks;
 use crate::memcached::login::{LOGIN_KEYS, LoginArgs};
 use crate::process::parse::address;
 use crate::process::table::{Entry, Table, Wrong};
 use crate::process::tls::{TLS_KEYS, TlsArgs};
+use crate::rights::{RIGHTS_KEYS, RightsArgs};
+use base::rights::ServiceRights;
 use base::tls::ServerFiles;
 use base::trace::Tracer;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -57,6 +61,12 @@ pub struct Config {
     pub tls: Option<ServerFiles>,
     /// Who may come in, and in which protocol.
     pub login: LoginArgs,
+    /// What clients may do; none: all that their protocol has.
+    pub rights: Option<ServiceRights>,
+    /// How they are looked at; a test plants mistakes there.
+    pub checks: Checks,
+    /// The file that says so, where it is one server's.
+    pub rights_file: RightsArgs,
     /// Its registers, shared with whoever may turn them later.
     pub registers: Arc<Registers>,
     /// Whose home it is, if boxes are before it.
@@ -73,6 +83,8 @@ pub struct Config {
     pub connections: Connections,
     /// Whether commands are counted by the prefix of their keys.
     pub detail: Detail,
+    /// Who is shown what happens, and whether anybody may be.
+    pub watchers: Watchers,
     /// What was said and changes nothing, to be logged at the start.
     pub notes: Vec<String>,
     /// Lines about each connection (1) and each command (2) on standard error (memcached's -v, -vv).
@@ -95,13 +107,19 @@ impl Config {
         if let Some(listen) = file.get("listen") {
             let listen = listen.table()?;
             listen.only(
-                &[&["tcp", "tls", "udp", "unix", "unix_mask", "shm", "admin"], TLS_KEYS, LOGIN_KEYS].concat(),
+                &[
+                    &["tcp", "tls", "udp", "unix", "unix_mask", "shm", "admin"],
+                    TLS_KEYS,
+                    LOGIN_KEYS,
+                    RIGHTS_KEYS,
+                ]
+                .concat(),
             )?;
             self.apply_flags(&listen)?;
             for entry in listen.entries() {
                 match entry.key {
                     "admin" => admin = addresses(&entry)?.pop(),
-                    key if TLS_KEYS.contains(&key) || LOGIN_KEYS.contains(&key) => {}
+                    key if [TLS_KEYS, LOGIN_KEYS, RIGHTS_KEYS].concat().contains(&key) => {}
                     _ => self.apply_listen(&entry)?,
                 }
             }
@@ -129,6 +147,7 @@ impl Config {
             listen.entries().map(|entry| entry.key).filter(|key| !keys.contains(key)).collect()
         };
         self.login = listen.flags(&all_but(LOGIN_KEYS))?;
+        self.rights_file = listen.flags(&all_but(RIGHTS_KEYS))?;
         let args: TlsArgs = listen.flags(&all_but(TLS_KEYS))?;
         self.tls = args.files().map_err(|why| listen.wrong(why))?.or(self.tls.take());
         Ok(())
@@ -203,8 +222,9 @@ mod tests {
         let files = config.tls.expect("a certificate");
         assert_eq!((files.cert, files.key), (PathBuf::from("c.pem"), PathBuf::from("c.pem")));
         assert_eq!(files.min_version, base::tls::MinVersion::Tls12);
-        let users = "[listen]\nauth_file = '/etc/users'\nprotocol = 'auto'\n";
+        let users = "[listen]\nauth_file = '/etc/users'\nprotocol = 'auto'\nrights = '/etc/rights.toml'\n";
         let (config, _) = apply(users).expect("a good file");
+        assert_eq!(config.rights_file.rights.as_deref(), Some(Path::new("/etc/rights.toml")));
         assert_eq!(config.login.settings().map(|(_, value)| value), ["auto-negotiate", "yes", "/etc/users"]);
         let wrong = apply("[listen]\ntls_key = 'k.pem'\n").expect_err("no certificate");
         assert!(
@@ -227,7 +247,7 @@ mod tests {
             ("[listen]\ntcp = 'nowhere'", "127.0.0.1:11211"),
             (
                 "[listen]\nwhere = 1",
-                "m.toml:2: [listen] has no key \"where\"; it knows admin, auth_file, enable_sasl, protocol, shm, tcp, tls, tls_cert",
+                "m.toml:2: [listen] has no key \"where\"; it knows admin, auth_file, enable_sasl, protocol, rights, shm, tcp, tls, tls_cert",
             ),
             ("[listen]\nunix_mak = '700'", "did you mean \"unix_mask\"?"),
             ("[listen]\nunix_mask = '9'", "octal"),

@@ -9,7 +9,9 @@ use super::messages::Messages;
 use super::rings::Rings;
 use super::service::{LateReply, Listing, Reply};
 use super::stream::{Piece, Stream};
+use super::watchers::Subscription;
 use crate::memcached::connections::Entry;
+use crate::memcached::guest::Guest;
 use crate::memcached::input::{BufferLimit, Input, Pool};
 use base::Nanos;
 use base::budget::Budget;
@@ -37,6 +39,8 @@ pub struct Connection {
     /// The messages that these bytes are; none for a stream.
     pub messages: Messages,
     parser: Parser,
+    /// Who asks, where not everybody may do everything.
+    pub guest: Guest,
     /// A parser that has seen nothing, for the next message.
     fresh: Parser,
     /// Bytes in one piece that the parser needs before it can go on; 0 when any more bytes do.
@@ -51,6 +55,8 @@ pub struct Connection {
     pub spent: usize,
     /// The listing of keys that its client is being sent.
     pub listing: Option<Listing>,
+    /// It is shown what happens, and asks nothing more.
+    pub watching: Option<Subscription>,
     /// Replies that wait for boxes, in order: how many, and whether a message ends with them. Nothing of what follows is written before.
     pub late: VecDeque<(usize, bool)>,
     /// The first of them can be collected.
@@ -103,10 +109,22 @@ pub enum Parsed<'a> {
     Dry,
 }
 
+impl Wire {
+    /// Its socket.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        match self {
+            Wire::Stream(stream) => stream.socket.as_fd(),
+            Wire::Rings(rings) => rings.descriptor(),
+            Wire::Datagrams(datagrams) => datagrams.descriptor(),
+        }
+    }
+}
+
 impl Connection {
     /// A connection over `wire`.
     pub fn new(wire: Wire, parser: Parser, generation: u32, now: Nanos) -> Connection {
         Connection {
+            guest: Guest::default(),
             wire,
             input: Input::default(),
             messages: Messages::default(),
@@ -117,6 +135,7 @@ impl Connection {
             submitted: 0,
             spent: 0,
             listing: None,
+            watching: None,
             late: VecDeque::new(),
             is_ready: false,
             debt: 0,
@@ -163,11 +182,7 @@ impl Connection {
 
     /// What the edge's epoll watches.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
-        match &self.wire {
-            Wire::Stream(stream) => stream.socket.as_fd(),
-            Wire::Rings(rings) => rings.descriptor(),
-            Wire::Datagrams(datagrams) => datagrams.descriptor(),
-        }
+        self.wire.descriptor()
     }
 
     /// Its number in logs and `stats conns`.
@@ -324,12 +339,19 @@ impl Connection {
     #[cold]
     pub fn answer<'a>(&mut self, login: &Login<'a>, is_right: bool) -> Command<'a> {
         let command = self.parser.answer(login, is_right);
+        self.guest.set_user(login.credentials.filter(|_| is_right).map(|(user, _)| user));
         if let Some(reason) = self.parser.closed() {
             self.closing = true;
             self.set_unreadable(reason.what());
         }
         self.fresh.follow(&self.parser);
         command
+    }
+
+    /// What is to be done for a request that [`Connection::step`] gave last.
+    #[inline]
+    pub fn admit<'a>(&mut self, command: Command<'a>) -> Command<'a> {
+        self.guest.admit(command, &mut self.parser)
     }
 
     fn consume(&mut self, n: usize) {

@@ -20,11 +20,16 @@ enum Effect {
     Seconds(Id),
     /// MiB of this register, where they are not 0.
     Mebibytes(Id),
+    /// KiB that wait for a watcher.
+    WatcherBuffer,
     /// There is nothing to be set, since: …
     Nothing(&'static str),
     /// It cannot be, and what to do.
     Refused(&'static str),
 }
+
+/// KiB that may wait for each watcher at most.
+const WATCHER_BUFFER_MAX_KIB: usize = 64 << 10;
 
 const NO_SLABS: &str = "items lie in a log, not in slabs";
 const NO_LRU: &str = "S3-FIFO evicts, and has no such queues";
@@ -59,8 +64,8 @@ const OPTIONS: &[(&str, Effect)] = &[
     ("slab_automove_freeratio", Effect::Nothing(NO_SLABS)),
     ("slab_chunk_max", Effect::Nothing(NO_SLABS)),
     ("track_sizes", Effect::Nothing("sizes of items are not counted by class")),
-    ("watcher_logbuf_size", Effect::Nothing("there is no log to watch")),
-    ("worker_logbuf_size", Effect::Nothing("there is no log to watch")),
+    ("watcher_logbuf_size", Effect::WatcherBuffer),
+    ("worker_logbuf_size", Effect::Nothing("lines for watchers go to their queues at once")),
     ("inline_ascii_resp", Effect::Nothing("replies are made when they are sent")),
     ("drop_privileges", Effect::Nothing("system calls are restricted by the unit in deploy/systemd")),
     ("modern", Effect::Nothing("there is one generation of defaults")),
@@ -84,6 +89,23 @@ impl ExtendedFlags {
     /// Those that say something of TLS.
     pub fn tls(&self) -> impl Iterator<Item = &str> {
         self.words().filter(|(name, _)| matches!(effect(name), Some(Effect::Tls))).map(|(_, word)| word)
+    }
+
+    /// Bytes of lines that wait for a watcher, where something is said of it.
+    ///
+    /// # Errors
+    /// It is no number, or too large a one. A sentence.
+    pub fn watcher_buffer(&self) -> Result<Option<usize>, String> {
+        let said =
+            self.words().filter(|(name, _)| matches!(effect(name), Some(Effect::WatcherBuffer))).last();
+        let Some((name, word)) = said else { return Ok(None) };
+        let kib = word.split_once('=').and_then(|(_, value)| value.trim().parse::<usize>().ok());
+        match kib {
+            Some(kib @ 1..=WATCHER_BUFFER_MAX_KIB) => Ok(Some(kib << 10)),
+            _ => Err(format!(
+                "-o {word}: {name} wants a number of KiB from 1 to {WATCHER_BUFFER_MAX_KIB}, as in {name}=256"
+            )),
+        }
     }
 
     /// Names, and what was said as a whole.
@@ -111,7 +133,7 @@ impl ExtendedFlags {
                 }
             };
             match effect(name) {
-                Some(Effect::Tls) => {}
+                Some(Effect::Tls | Effect::WatcherBuffer) => {}
                 Some(Effect::Seconds(id)) => set(*id, 1)?,
                 Some(Effect::Mebibytes(id)) => set(*id, 1 << 20)?,
                 Some(Effect::Nothing(why)) => notes.push(format!("-o {word} changes nothing: {why}")),
@@ -145,6 +167,16 @@ mod tests {
         assert_eq!(registers.read(Id::NetBufferLimit), 64 << 20);
         let before = Registers::default().read(Id::NetBufferLimit);
         assert_eq!(of("read_buf_mem_limit=0").1.read(Id::NetBufferLimit), before);
+    }
+
+    #[test]
+    fn a_watcher_has_as_much_as_is_said() {
+        let buffer = |text: &str| ExtendedFlags { extended: vec![text.to_owned()] }.watcher_buffer();
+        assert_eq!((buffer("watcher_logbuf_size=64"), buffer("modern")), (Ok(Some(64 << 10)), Ok(None)));
+        assert_eq!(of("watcher_logbuf_size=64").0, Ok(vec![]));
+        for word in ["watcher_logbuf_size", "watcher_logbuf_size=0", "watcher_logbuf_size=99999999"] {
+            assert!(buffer(word).expect_err(word).contains("from 1 to 65536"), "{word}");
+        }
     }
 
     #[test]

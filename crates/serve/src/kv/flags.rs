@@ -8,6 +8,7 @@ use super::ignored::IgnoredFlags;
 use super::registers::{Id, SetError};
 use super::service::prefixes::Detail;
 use super::tls_flags::TlsFlags;
+use super::watchers::{WatchPlan, Watchers};
 use crate::memcached::login::LoginArgs;
 use crate::process::parse::{AssignError, WrongAddress, address, assign};
 use base::Bytes;
@@ -96,6 +97,10 @@ pub struct Flags {
     /// Refuse listings of keys: `stats cachedump`, `lru_crawler metadump`
     #[arg(short = 'X', long = "disable-dumping")]
     no_dumps: bool,
+
+    /// Refuse to be watched
+    #[arg(short = 'W', long = "disable-watch")]
+    no_watch: bool,
 
     #[command(flatten)]
     extended: ExtendedFlags,
@@ -211,6 +216,11 @@ impl Flags {
         }
         config.notes = self.ignored.notes().map_err(FlagError::Memcached)?;
         config.notes.extend(self.extended.apply(registers).map_err(FlagError::Memcached)?);
+        let buffer = self.extended.watcher_buffer().map_err(FlagError::Memcached)?;
+        if self.no_watch || buffer.is_some() {
+            let buffer_bytes = buffer.unwrap_or(config.watchers.plan().buffer_bytes);
+            config.watchers = Watchers::new(WatchPlan { is_allowed: !self.no_watch, buffer_bytes });
+        }
         assign(registers, &self.set)?;
         config.login = self.login.over(std::mem::take(&mut config.login));
         config.detail = self.detail.map_or_else(Detail::default, Detail::by);

@@ -22,10 +22,6 @@ pub struct IgnoredFlags {
     #[arg(short = 'k', long)]
     lock_memory: bool,
 
-    /// Refuse to be watched
-    #[arg(short = 'W', long)]
-    disable_watch: bool,
-
     /// NAPI identifiers of receive queues
     #[arg(short = 'N', long = "napi_ids", value_name = "N")]
     napi_ids: Option<u64>,
@@ -53,7 +49,6 @@ impl IgnoredFlags {
                 "-k",
                 "memory is not locked; MemorySwapMax=0 of systemd keeps this process from being swapped",
             ),
-            (self.disable_watch, "-W", "nobody can watch here anyway"),
             (self.napi_ids.is_some(), "-N", "connections go to edges in turn"),
         ];
         let said = said.into_iter().filter(|(is_said, ..)| *is_said);

@@ -15,9 +15,10 @@ use crate::reach::{self, Protection};
 use crate::shell::{Failure, Service};
 use base::Bytes;
 use base::registers::Shown;
+use base::rights::ServiceRights;
 use base::trace::Tracer;
 use clap::Args;
-use fabric::link::{Address, TlsOptions};
+use fabric::link::Address;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -134,6 +135,15 @@ impl Service for Kv {
         self.config.tracer = tracer;
     }
 
+    fn guard(&mut self, rights: ServiceRights) -> Result<(), Failure> {
+        self.config.rights = Some(rights);
+        Ok(())
+    }
+
+    fn check(&self) -> Result<(), Failure> {
+        Ok(super::check(&self.config)?)
+    }
+
     fn open(&mut self, core: &Arc<EngineCore>, _is_shown: bool) -> Result<Routes, Failure> {
         let plain = if self.config.login.has_users() { Protection::Passwords } else { Protection::None };
         for address in &self.config.listen.tcp {
@@ -141,10 +151,6 @@ impl Service for Kv {
         }
         for address in &self.config.listen.udp {
             reach::check("memcached over UDP", *address, Protection::Datagrams)?;
-        }
-        if self.config.tls.is_none() {
-            // As the process's other services.
-            self.config.tls = TlsOptions::of_process().certificate.map(|tls| tls.files().clone());
         }
         let mut server = Server::start_on(&self.config, core)?;
         // Also where a topology says that its home is.

@@ -37,6 +37,7 @@ pub mod shared;
 mod stream;
 mod tls_flags;
 mod txn_door;
+pub mod watchers;
 
 pub use chain_client::{AtChain, Figures, Relayed, Transactions, Work};
 pub use chains::Place;
@@ -55,6 +56,7 @@ use base::Clock;
 use base::tls::{ServerTls, TlsError};
 use config::Config;
 use edge::Edge;
+use fabric::link::TlsOptions;
 use home::Seat;
 use registers::{Id, Registers};
 use rustix::event::{EventfdFlags, eventfd};
@@ -65,6 +67,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use watchers::Watchers;
 
 /// A running server. It stops when dropped.
 pub struct Server {
@@ -220,7 +223,8 @@ impl Server {
     pub fn start_on(config: &Config, core: &Arc<EngineCore>) -> Result<Server, StartError> {
         // Who has the same settings has other connections.
         let (connections, detail) = (Connections::default(), config.detail.apart());
-        let config = &Config { connections, detail, ..config.clone() };
+        let watchers = watchers(config);
+        let config = &Config { connections, detail, watchers, ..config.clone() };
         let registers = config.registers.clone();
         let entrance = entrance(config)?;
         let seat = Seat::take_place(&config.home)?;
@@ -262,6 +266,7 @@ impl Server {
                 .map_err(system("make an edge"))?;
             let edge =
                 edge.traced_by(&config.tracer).known_to(&config.connections).counted_by(&config.detail);
+            let edge = edge.watched_by(&config.watchers);
             let thread = start(format!("edge-{i}"), pin(&registers, i), move || edge.run())?;
             server.edges.push(thread);
         }
@@ -350,20 +355,37 @@ fn certificate(config: &Config) -> Result<Option<Arc<ServerTls>>, StartError> {
     if config.listen.tls.is_empty() {
         return Ok(None);
     }
-    let files = config.tls.as_ref().ok_or(StartError::NoCertificate)?;
+    // Else as the process's other services.
+    let of_process = || TlsOptions::of_process().certificate.map(|tls| tls.files().clone());
+    let files = config.tls.clone().or_else(of_process).ok_or(StartError::NoCertificate)?;
     // No name for memcached's protocol is registered: clients of it say none.
-    ServerTls::new(files, &[]).map(Some).map_err(StartError::Tls)
+    ServerTls::new(&files, &[]).map(Some).map_err(StartError::Tls)
+}
+
+/// Reads the files that say who may come in, as the start does.
+fn check(config: &Config) -> Result<(), StartError> {
+    entrance(config).and_then(|_| certificate(config)).map(drop)
+}
+
+/// Nobody yet. Where commands end later than they begin, or elsewhere, nobody may watch.
+fn watchers(config: &Config) -> Watchers {
+    let is_alone = config.home.boxes.is_none() && config.durable.chain.is_empty();
+    if is_alone { config.watchers.apart() } else { config.watchers.refusing() }
 }
 
 /// Who may come in.
 fn entrance(config: &Config) -> Result<Entrance, StartError> {
-    let entrance = Entrance::of(&config.login).map_err(StartError::Login)?;
+    let entrance = Entrance::of(&config.login).map_err(StartError::Login)?.with_rights(config.rights.clone());
+    let entrance = entrance.checked_by(config.checks.clone());
     let why = match entrance.has_users() {
         true if !config.listen.udp.is_empty() => {
             "a datagram cannot log in: leave out -U where there is -S or -Y"
         }
         true if config.home.boxes.is_some() => {
             "clients of a home of boxes cannot log in there: give the users to the proxy before it, and leave out -S and -Y here"
+        }
+        _ if config.home.boxes.is_some() && config.rights.is_some() => {
+            "what boxes pass on to a home is nobody's in particular: give the rights to the proxy before it, and leave out --rights here"
         }
         _ => return Ok(entrance),
     };

@@ -41,6 +41,7 @@ impl Purpose {
 }
 
 /// Sockets on their way to an edge.
+#[derive(Debug)]
 pub struct Inbox {
     sockets: Mutex<Vec<(Purpose, OwnedFd)>>,
     bell: OwnedFd,

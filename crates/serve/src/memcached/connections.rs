@@ -25,6 +25,7 @@ pub struct Entry {
     /// Where its client found us; of a listener nothing.
     listener: Option<String>,
     is_stuck: AtomicBool,
+    is_watching: AtomicBool,
     heard: AtomicU64,
 }
 
@@ -35,10 +36,22 @@ impl Entry {
         self.is_stuck.store(is_stuck, Ordering::Relaxed);
     }
 
+    /// From now on it is shown what happens.
+    pub fn set_watching(&self) {
+        self.is_watching.store(true, Ordering::Relaxed);
+    }
+
+    /// Its client's address and port, as memcached's log has them.
+    pub fn client(&self) -> (String, u16) {
+        let address = self.address.split_once(':').and_then(|(_, rest)| rest.parse::<SocketAddr>().ok());
+        address.map_or_else(|| ("unix".to_owned(), 0), |address| (address.ip().to_string(), address.port()))
+    }
+
     /// Its lines, as memcached has them.
     fn write(&self, number: i32, now: Nanos, text: &mut String) {
         let state = match &self.listener {
             None => "conn_listening",
+            Some(_) if self.is_watching.load(Ordering::Relaxed) => "conn_watch",
             Some(_) if self.is_stuck.load(Ordering::Relaxed) => "conn_mwrite",
             Some(_) => "conn_read",
         };
@@ -70,8 +83,9 @@ impl Connections {
     }
 
     fn insert(&self, number: i32, address: String, listener: Option<String>, now: Nanos) -> Arc<Entry> {
-        let (is_stuck, heard) = (AtomicBool::new(false), AtomicU64::new(now.0));
-        let entry = Arc::new(Entry { address, listener, is_stuck, heard });
+        let (is_stuck, is_watching) = (AtomicBool::new(false), AtomicBool::new(false));
+        let heard = AtomicU64::new(now.0);
+        let entry = Arc::new(Entry { address, listener, is_stuck, is_watching, heard });
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(number, Arc::clone(&entry));
         entry
     }

@@ -3,9 +3,12 @@
 //! Cost: a connection whose clients need not log in has a parser that knows of none, and so no more to do for a request than without this.
 
 use super::counters::NetCounters;
+use super::guest::{Checks, Guest};
+use base::rights::ServiceRights;
 use base::users::{Form, UserFile};
 use clap::{Args, ValueEnum};
 use protocol::memcache::{Entry, Login, Parser, Protocol};
+use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -120,6 +123,8 @@ impl LoginArgs {
 pub struct Entrance {
     entry: Entry,
     users: Option<Arc<UserFile>>,
+    rights: Option<ServiceRights>,
+    checks: Checks,
 }
 
 impl Entrance {
@@ -134,17 +139,29 @@ impl Entrance {
                     .to_owned(),
             );
         }
-        Ok(Entrance { entry: args.entry(), users: args.users()? })
+        Ok(Entrance { entry: args.entry(), users: args.users()?, rights: None, checks: Checks::default() })
+    }
+
+    /// Whoever comes in may do what these say, if there are any.
+    #[must_use]
+    pub fn with_rights(self, rights: Option<ServiceRights>) -> Entrance {
+        Entrance { rights, ..self }
+    }
+
+    /// Commands of whoever comes in are checked so.
+    #[must_use]
+    pub fn checked_by(self, checks: Checks) -> Entrance {
+        Entrance { checks, ..self }
+    }
+
+    /// The parser of a new connection by this socket, and who is there.
+    pub fn enter(&self, max_value: usize, socket: BorrowedFd<'_>) -> (Parser, Guest) {
+        (Parser::entered(self.entry, max_value), Guest::at(self.rights.as_ref(), &self.checks, socket))
     }
 
     /// Whether clients must log in.
     pub fn has_users(&self) -> bool {
         self.users.is_some()
-    }
-
-    /// The parser of a new connection.
-    pub fn parser(&self, max_value: usize) -> Parser {
-        Parser::entered(self.entry, max_value)
     }
 
     /// Whether a login is right, and counts it.
@@ -212,7 +229,7 @@ mod tests {
         std::fs::write(&path, "ann:one\n").expect("a folder");
         let entrance = Entrance::of(&args(path.to_str(), false, None)).expect("a good file");
         let net = NetCounters::default();
-        let mut parser = entrance.parser(1 << 20);
+        let mut parser = Parser::entered(entrance.entry, 1 << 20);
         for (text, is_right) in [("set x 0 0 7\r\nann two\r\n", false), ("set x 0 0 7\r\nann one\r\n", true)]
         {
             let protocol::memcache::Step::Login { login, .. } = parser.next(text.as_bytes()) else {

@@ -7,11 +7,13 @@
 //! | `input`, `output` | bytes that arrived and are not yet read; bytes that a socket did not take yet |
 //! | `connections` | which there are |
 //! | `login` | who may come in, and in which protocol |
+//! | `guest` | who asks, and has no right to it |
 //! | `counters` | connections and bytes |
 
 pub(crate) mod accept;
 pub mod connections;
 pub mod counters;
+pub mod guest;
 pub(crate) mod handshakes;
 pub(crate) mod input;
 pub(crate) mod listen;

@@ -8,6 +8,7 @@
 use super::input::{Input, Pool};
 use super::output;
 use base::budget::Budget;
+use base::rights::Identity;
 use base::tls::{Received, Session, SessionError, rustls};
 use rustix::io::{Errno, retry_on_intr};
 use std::io;
@@ -89,6 +90,11 @@ impl Socket {
     /// Whether its handshake resumed a session of before.
     pub(crate) fn is_resumed(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.session.is_resumed())
+    }
+
+    /// Whom its client's certificate names, if it has shown one.
+    pub(crate) fn identities(&self) -> Vec<Identity> {
+        self.tls.as_ref().map_or_else(Vec::new, |tls| tls.session.identities())
     }
 
     /// Reads once; what came is in `input` then.

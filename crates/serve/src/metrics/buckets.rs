@@ -46,6 +46,34 @@ impl Buckets {
         self.sum += others.sum;
     }
 
+    /// What came since `before` was; all of it where the count went back, since it began anew then.
+    #[must_use]
+    pub fn since(&self, before: &Buckets) -> Buckets {
+        if self.count < before.count || self.steps.len() != before.steps.len() {
+            return self.clone();
+        }
+        let steps = self.steps.iter().zip(&before.steps);
+        let steps = steps.map(|((end, count), (_, less))| (*end, count.saturating_sub(*less))).collect();
+        Buckets { steps, count: self.count - before.count, sum: (self.sum - before.sum).max(0.0) }
+    }
+
+    /// The span that a share `q` was no longer than, between the ends of its bucket in proportion; beyond the last end that. None of nothing.
+    pub fn quantile(&self, q: f64) -> Option<f64> {
+        if self.count == 0 {
+            return None;
+        }
+        let rank = q * self.count as f64;
+        let (mut low, mut below) = (0.0, 0);
+        for &(end, within) in &self.steps {
+            if within as f64 >= rank {
+                let share = (rank - below as f64) / (within.saturating_sub(below).max(1)) as f64;
+                return Some(low + (end - low) * share);
+            }
+            (low, below) = (end, within);
+        }
+        Some(low)
+    }
+
     /// Of nanoseconds.
     pub fn of_histogram(spans: &Histogram<u64>) -> Buckets {
         Buckets::of(spans.len(), spans.mean() * spans.len() as f64, |end| spans.count_between(0, end))
@@ -55,6 +83,24 @@ impl Buckets {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn quantiles_are_of_what_came_between_two_moments() {
+        let before = Buckets { steps: vec![(0.1, 50), (0.2, 50), (1.0, 50)], count: 50, sum: 1.0 };
+        let now = Buckets { steps: vec![(0.1, 50), (0.2, 140), (1.0, 149)], count: 150, sum: 30.0 };
+        let grown = now.since(&before);
+        assert_eq!((grown.count, &grown.steps[..]), (100, &[(0.1, 0), (0.2, 90), (1.0, 99)][..]));
+        let near = |q: f64, wanted: f64| {
+            let found = grown.quantile(q).expect("there are some");
+            assert!((found - wanted).abs() < 1e-9, "{q}: {found}");
+        };
+        near(0.45, 0.15);
+        near(0.9, 0.2);
+        near(0.99, 1.0);
+        near(1.0, 1.0);
+        assert_eq!(now.since(&now).quantile(0.5), None, "nothing came");
+        assert_eq!(before.since(&now), before, "it began anew");
+    }
 
     #[test]
     fn what_was_recorded_is_within_its_end_and_all_after_it() {

@@ -7,7 +7,11 @@ use crate::process::logger;
 use base::registers::Shown;
 use base::trace::Counts;
 use rustix::process::{Resource, getrlimit};
+use std::collections::BTreeMap;
 use std::fs;
+
+/// Names of threads that have a sample of their own; those of more are together.
+const THREAD_NAMES_MAX: usize = 256;
 
 crate::families! { "process_";
     CPU counter "cpu" seconds [] "User and system processor time of the process.";
@@ -17,6 +21,7 @@ crate::families! { "process_";
     OPEN_FDS gauge "open_fds" count [] "Descriptors that are open.";
     MAX_FDS gauge "max_fds" count [] "Descriptors that may be open.";
     START gauge "start_time" seconds [] "When the process began, since 1970.";
+    THREAD_CPU counter "thread_cpu" seconds ["thread"] "Processor time of the threads that have this name now; that of a thread goes with it.";
 }
 
 /// What millrace says of itself at every port.
@@ -47,6 +52,10 @@ pub fn collect(page: &mut Page, spans: Counts) {
             page.add(START, &[], booted as f64 + seen.start_ticks as f64 / ticks);
         }
     }
+    for (name, ticks) in threads() {
+        let ticks_per_second = rustix::param::clock_ticks_per_second().max(1) as f64;
+        page.add(THREAD_CPU, &[&name], ticks as f64 / ticks_per_second);
+    }
     if let Ok(open) = fs::read_dir("/proc/self/fd") {
         // One of them is the folder's own.
         page.add(OPEN_FDS, &[], open.count().saturating_sub(1));
@@ -67,6 +76,30 @@ pub fn collect_registers(page: &mut Page, registers: &[Shown]) {
     for register in registers {
         page.add(own::REGISTER, &[register.name, register.unit], register.number);
     }
+}
+
+/// Processor time of this process' threads, in ticks, by name.
+fn threads() -> BTreeMap<String, u64> {
+    let tasks = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    // One that ends meanwhile cannot be read, and is left out.
+    let stats = tasks.filter_map(|task| fs::read_to_string(task.path().join("stat")).ok());
+    by_name(stats.filter_map(|stat| Some((name(&stat)?.to_owned(), Stat::read(&stat)?.cpu_ticks))))
+}
+
+/// Sums by name, of the first [`THREAD_NAMES_MAX`]; what others have is under `others`.
+fn by_name(threads: impl Iterator<Item = (String, u64)>) -> BTreeMap<String, u64> {
+    let mut sums = BTreeMap::new();
+    for (name, ticks) in threads {
+        let is_new = !sums.contains_key(&name);
+        let name = if is_new && sums.len() >= THREAD_NAMES_MAX { "others".to_owned() } else { name };
+        *sums.entry(name).or_insert(0) += ticks;
+    }
+    sums
+}
+
+/// The command's name in a `stat`.
+fn name(stat: &str) -> Option<&str> {
+    Some(stat.split_once('(')?.1.rsplit_once(')')?.0)
 }
 
 /// Of `/proc/self/stat`.
@@ -117,6 +150,19 @@ mod tests {
     base::registers! {
         listed by "the manual lists them";
         PumpRate "pump.rate" base::registers::Kind::Count, 1, 64, 16, live, "Litres a minute.";
+    }
+
+    #[test]
+    fn threads_of_one_name_are_one_sample_and_their_number_is_bounded() {
+        let some = [("edge-0", 3), ("worker-0", 1), ("edge-0", 4)].map(|(name, n)| (name.to_owned(), n));
+        let found = by_name(some.into_iter());
+        assert_eq!(
+            found.into_iter().collect::<Vec<_>>(),
+            [("edge-0".to_owned(), 7), ("worker-0".to_owned(), 1)]
+        );
+        let many = by_name((0..THREAD_NAMES_MAX as u64 + 9).map(|n| (format!("t{n}"), 1)));
+        assert_eq!((many.len(), many["others"]), (THREAD_NAMES_MAX + 1, 9));
+        assert_eq!((name("7 (a) b ) S 1"), name("7 a")), (Some("a) b "), None));
     }
 
     #[test]

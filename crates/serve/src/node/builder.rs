@@ -23,10 +23,10 @@ use crate::kv::Kv;
 use crate::kv::config::{Config, Listen};
 use crate::process::logger::LogArgs;
 use crate::process::{Stop, say};
-use crate::rpc::Rpc;
 use crate::shell::{Service, Shell, ShellError};
 use std::fmt;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 /// Why there is no node.
 #[derive(Debug)]
@@ -97,9 +97,10 @@ impl Node {
 
 impl Builder {
     /// An RPC service, of stubs that `fabric::build` made: `ShopServer::new(Shop)`. It speaks `fabric`, and `grpc`.
+    #[cfg(feature = "rpc")]
     #[must_use]
     pub fn service(self, name: &str, service: impl fabric::service::Service + 'static) -> Builder {
-        match Rpc::of_service(service) {
+        match crate::rpc::Rpc::of_service(service) {
             Ok(rpc) => self.add(name, rpc),
             Err(error) => self.and(|_| Err(error.to_string())),
         }
@@ -158,6 +159,13 @@ impl Builder {
     #[must_use]
     pub fn admin(self, address: &str) -> Builder {
         self.and(|plan| plan.set_admin(parse_address(address)?))
+    }
+
+    /// Clients and operators may do what this file says, and nothing else (`docs/security.md`, Rights).
+    #[must_use]
+    pub fn rights(mut self, file: impl Into<PathBuf>) -> Builder {
+        self.plan.rights.rights = Some(file.into());
+        self
     }
 
     fn engine(self, said: impl FnOnce(EnginePlan) -> EnginePlan) -> Builder {

@@ -7,12 +7,13 @@ use super::system::{Pidfile, allow_core_files, become_user};
 use crate::kv::Kv;
 use crate::kv::config::Config;
 use crate::kv::flags::{FlagError, Flags};
-use crate::process::listen::admin_with;
+use crate::process::listen::access;
 use crate::process::logger::LogArgs;
 use crate::process::table::Wrong;
 use crate::process::{Stop, say};
 use crate::reach;
-use crate::shell::{Shell, ShellError};
+use crate::rights::RightsArgs;
+use crate::shell::{Served, Shell, ShellError};
 use clap::Args;
 use std::fmt;
 use std::net::SocketAddr;
@@ -63,6 +64,9 @@ pub struct Up {
     #[arg(long, help_heading = "TLS")]
     insecure: bool,
 
+    #[command(flatten)]
+    rights: RightsArgs,
+
     /// Serve in the background: returns once it serves there
     #[arg(short = 'd', long)]
     daemon: bool,
@@ -86,7 +90,7 @@ pub struct Up {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// Say what would be served, or what is wrong with the config file, and end
+    /// Say what would be served, or what is wrong with the config file, the rights, users and certificates that it would use, and end
     #[arg(long)]
     check: bool,
 }
@@ -140,6 +144,7 @@ impl Up {
             Said::One(mut config, admin) => {
                 self.flags.apply(&mut config).map_err(UpError::Flags)?;
                 config.verbosity = self.log.verbose;
+                config.rights_file.rights = self.rights.rights.clone().or(config.rights_file.rights.take());
                 let admin = self.admin.or(admin).or_else(|| config.home.admin());
                 Ok(Said::One(config, admin))
             }
@@ -151,6 +156,7 @@ impl Up {
                     plan.admin = None;
                     plan.set_admin(address).map_err(UpError::Admin)?;
                 }
+                plan.rights.rights = self.rights.rights.clone().or(plan.rights.rights.take());
                 Ok(Said::Several(plan))
             }
         }
@@ -163,7 +169,7 @@ impl Up {
     pub fn run(&self) -> Result<(), UpError> {
         let said = self.said()?;
         if self.check {
-            check(&said).iter().for_each(|line| say(line));
+            check(said)?.iter().for_each(|line| say(line));
             return Ok(());
         }
         if self.daemon && daemon::detach().map_err(UpError::System)? == Process::Starter {
@@ -180,8 +186,8 @@ impl Up {
             Said::One(config, admin) => {
                 self.log.start("kv");
                 reach::set_insecure(self.insecure);
-                let admin = admin.map(|address| admin_with(address, config.tls.as_ref())).transpose()?;
-                (Shell::of(Kv::new(*config), admin, stop)?, true)
+                let access = access(admin, config.tls.as_ref(), &config.rights_file)?;
+                (Shell::of(Kv::new(*config), access, stop)?, true)
             }
             Said::Several(plan) => {
                 self.log.start("node");
@@ -203,21 +209,33 @@ impl Up {
     }
 }
 
-fn check(said: &Said) -> Vec<String> {
+/// What would be served, once all files are read that say who may come in.
+fn check(said: Said) -> Result<Vec<String>, UpError> {
     match said {
         Said::One(config, admin) => {
-            let Config { listen, .. } = &**config;
-            let tcp = listen.tcp.iter().map(|address| format!("kv: memcached at tcp:{address}"));
-            let tls = listen.tls.iter().map(|address| format!("kv: memcached at tls:{address}"));
-            let udp = listen.udp.iter().map(|address| format!("kv: memcached at udp:{address}"));
-            let unix = listen.unix.iter().map(|path| format!("kv: memcached at unix:{}", path.display()));
-            let shm = listen.shm.iter().map(|path| format!("kv: memcached at shm:{}", path.display()));
-            let scheme = if config.tls.is_some() { "https" } else { "http" };
-            let admin = admin.map(|address| format!("admin: {scheme}://{address}"));
-            tcp.chain(tls).chain(udp).chain(unix).chain(shm).chain(admin).collect()
+            let lines = lines_of_one(&config, admin);
+            let access = access(admin, config.tls.as_ref(), &config.rights_file)?;
+            Shell::check([Served::alone(Kv::new(*config))], access)?;
+            Ok(lines)
         }
-        Said::Several(plan) => plan.lines(),
+        Said::Several(plan) => {
+            let lines = plan.lines();
+            plan.check()?;
+            Ok(lines)
+        }
     }
+}
+
+fn lines_of_one(config: &Config, admin: Option<SocketAddr>) -> Vec<String> {
+    let Config { listen, .. } = config;
+    let tcp = listen.tcp.iter().map(|address| format!("kv: memcached at tcp:{address}"));
+    let tls = listen.tls.iter().map(|address| format!("kv: memcached at tls:{address}"));
+    let udp = listen.udp.iter().map(|address| format!("kv: memcached at udp:{address}"));
+    let unix = listen.unix.iter().map(|path| format!("kv: memcached at unix:{}", path.display()));
+    let shm = listen.shm.iter().map(|path| format!("kv: memcached at shm:{}", path.display()));
+    let scheme = if config.tls.is_some() { "https" } else { "http" };
+    let admin = admin.map(|address| format!("admin: {scheme}://{address}"));
+    tcp.chain(tls).chain(udp).chain(unix).chain(shm).chain(admin).collect()
 }
 
 fn tell_of_admin(shell: &Shell) {

@@ -15,6 +15,9 @@
 //! [services.cache.store]          # its registers, by family
 //! memory = "256m"
 //!
+//! [rights]
+//! file = "rights.toml"            # who may do what (docs/security.md)
+//!
 //! [[listen]]
 //! service = "cache"
 //! protocol = "memcached"          # the first of its kind, unless it is said
@@ -82,7 +85,7 @@ pub fn registers(path: &Path) -> Result<Vec<Row>, Wrong> {
 }
 
 fn plan(file: &Table<'_>) -> Result<Plan, Wrong> {
-    file.only(&["admin", "engine", "services", "listen", "tls"])?;
+    file.only(&["admin", "engine", "services", "listen", "tls", "rights"])?;
     let mut plan = Plan::default();
     if let Some(entry) = file.get("engine") {
         engine(&mut plan, &entry)?;
@@ -100,6 +103,11 @@ fn plan(file: &Table<'_>) -> Result<Plan, Wrong> {
         tls.only(TLS_KEYS)?;
         let args: TlsArgs = tls.flags(&[])?;
         plan.tls = args.files().map_err(|why| tls.wrong(why))?;
+    }
+    if let Some(entry) = file.get("rights") {
+        let rights = entry.table()?;
+        rights.only(&["file"])?;
+        plan.rights.rights = Some(rights.need("file", "who may do what")?.text()?.into());
     }
     if let Some(admin) = file.get("admin") {
         let admin = admin.table()?;

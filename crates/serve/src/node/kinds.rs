@@ -9,8 +9,11 @@ type Make = fn(&Table<'_>) -> Result<Box<dyn Service>, Wrong>;
 /// All of them.
 pub const KINDS: &[(&str, Make)] = &[
     ("kv", |table| Ok(Box::new(crate::kv::Kv::of(table)?))),
+    #[cfg(feature = "rec")]
     ("rec", |table| Ok(Box::new(crate::rec::Rec::of(table)?))),
+    #[cfg(feature = "rpc")]
     ("rpc", |table| Ok(Box::new(crate::rpc::Rpc::of(table)?))),
+    #[cfg(feature = "rpc")]
     ("gateway", |table| Ok(Box::new(crate::rpc::gateway::Gateway::of(table)?))),
     ("txn", |table| Ok(Box::new(crate::chain::Serving::of(table)?))),
     ("chain-controller", |table| Ok(Box::new(crate::chain::Controlling::of(table)?))),

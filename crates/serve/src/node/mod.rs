@@ -22,7 +22,8 @@ mod file;
 mod kinds;
 mod plan;
 mod system;
-#[cfg(test)]
+// Of all kinds.
+#[cfg(all(test, feature = "rec"))]
 mod tests;
 
 pub use builder::{Builder, Node, NodeError};

@@ -4,8 +4,9 @@
 
 use crate::engine_cores::EnginePlan;
 use crate::process::Stop;
-use crate::process::listen::{admin_with, use_certificate};
+use crate::process::listen::{access, use_certificate};
 use crate::process::table::nearest;
+use crate::rights::{Access, RightsArgs};
 use crate::shell::{Served, Service, Shell, ShellError};
 use base::tls::ServerFiles;
 use fabric::link::{Address, Endpoint};
@@ -19,6 +20,7 @@ const THREADS_MAX: usize = 64;
 pub struct Plan {
     pub services: Vec<Planned>,
     pub admin: Option<SocketAddr>,
+    pub rights: RightsArgs,
     /// The certificate of its listeners that speak TLS, and of the port for operators.
     pub tls: Option<ServerFiles>,
     pub engine: EnginePlan,
@@ -201,13 +203,25 @@ fn clash(one: &Address, other: &Address) -> bool {
 impl Plan {
     /// Serves it.
     pub fn start(self, stop: Stop) -> Result<Shell, ShellError> {
+        let (services, engine, access) = self.settle()?;
+        Shell::start(services, &engine, access, stop)
+    }
+
+    /// Reads the files of who may come in, as [`Plan::start`] does; serves nothing.
+    pub fn check(self) -> Result<(), ShellError> {
+        let (services, _, access) = self.settle()?;
+        Shell::check(services, access)
+    }
+
+    /// Its certificate is the process's from here on.
+    fn settle(self) -> Result<(Vec<Served>, EnginePlan, Access), ShellError> {
+        self.tls.as_ref().map_or(Ok(()), use_certificate)?;
+        let access = access(self.admin, self.tls.as_ref(), &self.rights)?;
         let services = self.services.into_iter().map(|Planned { name, service, engine_core, .. }| Served {
             name: Some(name),
             engine_core,
             service,
         });
-        self.tls.as_ref().map_or(Ok(()), use_certificate)?;
-        let admin = self.admin.map(|address| admin_with(address, self.tls.as_ref())).transpose()?;
-        Shell::start(services, &self.engine, admin, stop)
+        Ok((services.collect(), self.engine, access))
     }
 }

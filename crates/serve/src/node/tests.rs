@@ -108,6 +108,9 @@ fn a_file_says_all_of_a_node() {
     assert_eq!(value("cache", "store.memory"), "256MiB");
     assert_eq!(value("rank", "rec.batch"), "32");
     assert_eq!(value("demo", "batch.mode"), "fixed");
+    assert_eq!(plan.rights.rights, None);
+    let guarded = self::plan(&format!("{GOOD}[rights]\nfile = 'rights.toml'\n")).expect("a good file");
+    assert_eq!(guarded.rights.rights.as_deref(), Some(Path::new("rights.toml")));
 }
 
 #[test]
@@ -153,6 +156,8 @@ fn wrong_names() -> Mistakes {
         ),
         (with("stroe.memory = '1g'", ""), 3, "did you mean \"store.memory\"?"),
         (with("", "protocl = 'memcached'"), 7, "has no key \"protocl\"; did you mean \"protocol\"?"),
+        (with("[rights]\npath = 'r'", ""), 4, "[rights] has no key \"path\"; it knows file"),
+        (with("[rights]", ""), 3, "[rights] needs file: who may do what"),
         (with("[admin]\nlisten = 1\nport = 2", ""), 5, "[admin] has no key \"port\"; it knows listen"),
         // Kinds.
         ("[services.a]\nkind = \"rce\"".to_owned(), 2, "there is no kind \"rce\"; did you mean \"rec\"?"),

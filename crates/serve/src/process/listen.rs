@@ -3,8 +3,9 @@
 use super::tls::TlsArgs;
 use crate::admin::PortAt;
 use crate::reach;
+use crate::rights::{Access, RightsArgs, RightsPlan};
 use crate::shell::ShellError;
-use base::tls::{ServerFiles, ServerTls, TlsError};
+use base::tls::{ClientFiles, ClientTls, ServerFiles, ServerTls, TlsError};
 use clap::Args;
 use fabric::link::TlsOptions;
 use std::net::SocketAddr;
@@ -23,6 +24,9 @@ pub struct ListenArgs {
     #[command(flatten)]
     tls: TlsArgs,
 
+    #[command(flatten)]
+    rights: RightsArgs,
+
     /// Listen beyond loopback although nothing is encrypted and nobody is asked who he is
     #[arg(long, help_heading = "TLS")]
     insecure: bool,
@@ -38,23 +42,30 @@ impl ListenArgs {
         self.tls.files().map_err(ShellError::Tls)?.as_ref().map_or(Ok(()), use_certificate)
     }
 
-    /// Where operators ask, with the certificate if there is one.
+    /// Where operators ask, with the certificate if there is one; and who may do what.
     ///
     /// # Errors
     /// The certificate cannot be used.
-    pub fn admin(&self, address: Option<SocketAddr>) -> Result<Option<PortAt>, ShellError> {
-        let tls = self.tls.server(HTTP_ALPN).map_err(ShellError::Tls)?;
-        Ok(address.map(|address| PortAt { address, tls }))
+    pub fn access(&self, admin: Option<SocketAddr>) -> Result<Access, ShellError> {
+        let files = self.tls.files().map_err(ShellError::Tls)?;
+        access(admin, files.as_ref(), &self.rights)
     }
 }
 
-/// Has fabric links, gRPC and HTTP ports of this process listen with this certificate.
+/// Has fabric links, gRPC and HTTP ports of this process listen with this certificate. Where its clients need one of certain authorities, and nobody said
+/// whom it believes itself, it believes these, and shows its own: so members of a chain at `tls:` addresses know each other.
 ///
 /// # Errors
 /// It cannot be used.
 pub fn use_certificate(files: &ServerFiles) -> Result<(), ShellError> {
-    let tls = ServerTls::new(files, &[]).map_err(|error| ShellError::Tls(error.to_string()))?;
+    let wrong = |error: TlsError| ShellError::Tls(error.to_string());
+    let tls = ServerTls::new(files, &[]).map_err(wrong)?;
     TlsOptions::set_certificate(tls);
+    if files.client_ca.is_some() && TlsOptions::of_process().trust.is_none() {
+        let own = Some((files.cert.clone(), files.key.clone()));
+        let believed = ClientFiles { ca: files.client_ca.clone(), own, is_insecure: false };
+        TlsOptions::set_trust(ClientTls::new(&believed, &[]).map_err(wrong)?);
+    }
     Ok(())
 }
 
@@ -80,11 +91,18 @@ pub fn port_at(address: SocketAddr, has_tls: bool) -> Result<PortAt, ShellError>
     }
 }
 
-/// An admin port at an address, with a certificate that was named elsewhere.
+/// An admin port at an address, with the certificate of these files; and who may do what.
 ///
 /// # Errors
 /// The certificate cannot be used.
-pub fn admin_with(address: SocketAddr, files: Option<&ServerFiles>) -> Result<PortAt, ShellError> {
-    let tls = files.map(|files| ServerTls::new(files, HTTP_ALPN)).transpose();
-    Ok(PortAt { address, tls: tls.map_err(|error| ShellError::Tls(error.to_string()))? })
+pub fn access(
+    admin: Option<SocketAddr>,
+    files: Option<&ServerFiles>,
+    rights: &RightsArgs,
+) -> Result<Access, ShellError> {
+    let tls = files.filter(|_| admin.is_some()).map(|files| ServerTls::new(files, HTTP_ALPN)).transpose();
+    let tls = tls.map_err(|error| ShellError::Tls(error.to_string()))?;
+    let asks_certificates = files.is_some_and(|files| files.client_ca.is_some());
+    let rights = rights.rights.clone().map(|path| RightsPlan { path, asks_certificates });
+    Ok(Access { admin: admin.map(|address| PortAt { address, tls }), rights })
 }

@@ -9,6 +9,7 @@ use super::reply::{Form, append_line, append_reply};
 use super::shared::Shared;
 use super::translate::{Meaning, meaning, version};
 use super::{reply, stats};
+use crate::memcached::guest::Guest;
 use crate::memcached::input::{BufferLimit, Input, Pool};
 use crate::memcached::output::Spill;
 use crate::memcached::socket::{ReadError, Socket};
@@ -49,6 +50,8 @@ pub struct Connection {
     pub is_hungry: bool,
     input: Input,
     parser: Parser,
+    /// Who asks, where not everybody may do everything.
+    pub guest: Guest,
     /// Bytes in one piece that the parser needs before it can go on.
     wants: usize,
     /// Arrived input was not looked at yet.
@@ -60,8 +63,9 @@ pub struct Connection {
 
 impl Connection {
     /// Over a socket that was just accepted.
-    pub fn new(socket: Socket, generation: u32, parser: Parser) -> Connection {
+    pub fn new(socket: Socket, generation: u32, (parser, guest): (Parser, Guest)) -> Connection {
         Connection {
+            guest,
             socket,
             generation,
             flow: Flow::default(),
@@ -129,6 +133,7 @@ impl Connection {
             match self.parser.next(self.input.bytes()) {
                 Step::Command { command: Command::Quit, .. } => self.stop_reading(),
                 Step::Command { command, consumed } => {
+                    let command = self.guest.admit(command, &mut self.parser);
                     push(&mut self.flow, &command, now, shared);
                     self.input.consume(consumed);
                     taken += 1;
@@ -142,6 +147,7 @@ impl Connection {
                 }
                 Step::Login { login, consumed } => {
                     let is_right = shared.entrance.admits(&login, &shared.net);
+                    self.guest.set_user(login.credentials.filter(|_| is_right).map(|(user, _)| user));
                     push(&mut self.flow, &self.parser.answer(&login, is_right), now, shared);
                     self.input.consume(consumed);
                     taken += 1;

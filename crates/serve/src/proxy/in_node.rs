@@ -13,6 +13,7 @@ use crate::process::{Stop, say};
 use crate::reach::{self, Protection};
 use crate::shell::{Failure, Service};
 use base::registers::Shown;
+use base::rights::ServiceRights;
 use fabric::link::Address;
 use std::fmt::Write as _;
 use std::io;
@@ -24,12 +25,13 @@ pub struct Proxying {
     keys: Keys,
     topology: Topology,
     listen: Vec<(SocketAddr, bool)>,
+    rights: Option<ServiceRights>,
     running: Option<Running>,
 }
 
 impl Proxying {
     pub(super) fn new(keys: Keys, topology: Topology, listen: Vec<(SocketAddr, bool)>) -> Proxying {
-        Proxying { keys, topology, listen, running: None }
+        Proxying { keys, topology, listen, rights: None, running: None }
     }
 
     /// As a table of a config file says.
@@ -43,6 +45,18 @@ impl Proxying {
         let topology = Topology::find(&keys.topology, ::client::controllers::TIMEOUT);
         let topology = topology.map_err(|error| file.wrong(error.to_string()))?;
         Ok(Proxying::new(keys, topology, Vec::new()))
+    }
+
+    /// Who may come in, and where, with the certificate where TLS is spoken.
+    fn doors(&self) -> Result<(Entrance, Vec<PortAt>), Failure> {
+        let certificate = certificate_for(&[])?;
+        let entrance = Entrance::of(&self.keys.login)?.with_rights(self.rights.clone());
+        let at = |&(address, has_tls): &(SocketAddr, bool)| {
+            let tls = certificate.clone().filter(|_| has_tls);
+            if has_tls && tls.is_none() { Err(NO_CERTIFICATE.into()) } else { Ok(PortAt { address, tls }) }
+        };
+        let listen = self.listen.iter().map(at).collect::<Result<_, Failure>>()?;
+        Ok((entrance, listen))
     }
 
     fn options(&self) -> Options {
@@ -78,22 +92,24 @@ impl Service for Proxying {
         self.topology.registers().show()
     }
 
+    fn guard(&mut self, rights: ServiceRights) -> Result<(), Failure> {
+        self.rights = Some(rights);
+        Ok(())
+    }
+
+    fn check(&self) -> Result<(), Failure> {
+        self.doors().map(drop)
+    }
+
     fn open(&mut self, _core: &Arc<EngineCore>, _is_shown: bool) -> Result<Routes, Failure> {
-        let certificate = certificate_for(&[])?;
-        let entrance = Entrance::of(&self.keys.login)?;
-        let mut listen = Vec::new();
-        for &(address, has_tls) in &self.listen {
-            let tls = certificate.clone().filter(|_| has_tls);
-            if has_tls && tls.is_none() {
-                return Err(NO_CERTIFICATE.into());
-            }
-            let protection = match has_tls {
-                true => Protection::Tls,
-                false if entrance.has_users() => Protection::Passwords,
-                false => Protection::None,
+        let (entrance, listen) = self.doors()?;
+        for port in &listen {
+            let protection = match port.tls {
+                Some(_) => Protection::Tls,
+                None if entrance.has_users() => Protection::Passwords,
+                None => Protection::None,
             };
-            reach::check("the proxy", address, protection)?;
-            listen.push(PortAt { address, tls });
+            reach::check("the proxy", port.address, protection)?;
         }
         let running = Running::start_at(&self.topology, self.keys.tor, (&listen, entrance), self.options())?;
         let routes = running.routes(&self.topology);

@@ -131,7 +131,7 @@ impl Proxy {
         let listen = self.listen.iter().map(|address| (*address, has_tls)).collect();
         let shell = Shell::of(
             Proxying::new(self.keys.clone(), topology, listen),
-            self.listening.admin(self.admin)?,
+            self.listening.access(self.admin)?,
             stop,
         )?;
         if let Some(admin) = shell.admin() {

@@ -86,6 +86,8 @@ fn line(command: &Command<'_>) -> Line {
         | Command::Malformed { line, .. }
         | Command::Binary(Binary { asks: Asks::Refused(line), .. }) => *line,
         Command::MetaDebug(_) => Line::Error,
+        // What boxes and homes do is not seen here.
+        Command::Watch(_) => Line::WatchRefused,
         // `verbosity` and `cache_memlimit`: accepted, and change nothing, as the knobs of slabs.
         _ => Line::Ok,
     }

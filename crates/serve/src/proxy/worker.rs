@@ -28,8 +28,7 @@ use crate::memcached::socket::{ReadError, Socket, peer_of};
 use base::closing::{self, Reason};
 use base::tls::Session;
 use base::{Clock, Nanos};
-use protocol::coherence;
-use protocol::coherence::client::OpId;
+use protocol::coherence::{self, client::OpId};
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use std::collections::{HashMap, VecDeque};
@@ -227,8 +226,8 @@ impl Worker {
             let token = u64::from(self.generation) << 32 | u64::from(id);
             let data = epoll::EventData::new_u64(token);
             let watched = epoll::add(&self.epoll, &socket, data, epoll::EventFlags::IN);
-            let parser = self.shared.entrance.parser(self.shared.value_max);
-            self.connections[id as usize] = Some(Connection::new(socket, self.generation, parser));
+            let entered = self.shared.entrance.enter(self.shared.value_max, socket.as_fd());
+            self.connections[id as usize] = Some(Connection::new(socket, self.generation, entered));
             if watched.is_err() {
                 self.close_for(id, Reason::Limit("the system watches no more sockets"));
             } else if purpose == Purpose::Tls {
@@ -248,8 +247,9 @@ impl Worker {
 
     /// What became of the handshake of a client that was read from.
     fn note_handshake(&mut self, id: u32) {
-        let Some(Some(connection)) = self.connections.get(id as usize) else { return };
+        let Some(Some(connection)) = self.connections.get_mut(id as usize) else { return };
         if !connection.socket.is_handshaking() {
+            connection.guest.shook_hands(&connection.socket);
             self.shared.net.tls_handshakes.add(1);
             self.shared.net.tls_resumed.add(u64::from(connection.socket.is_resumed()));
             self.handshakes.forget(id);

@@ -2,15 +2,18 @@
 //!
 //! Invariants: a batch is of one model; what another model checked begins the next. Requests are whole: their queries are never split over batches.
 //!
+//! Shape: requests of a model gather in a [`Gathered`]; [`Computer`] joins, computes and answers them, one batch after another.
+//!
 //! Bounds: `rec.batch` queries, or one request that has more.
 //!
 //! Errors: a panic of the model is the answer to the requests that were computed together, and the next batch begins with new memory.
 
 use super::busy::Busy;
-use super::counters::{Counters, add};
+use super::counters::{Counted, Counters, add};
 use super::job::{Ready, Tools};
 use super::preprocess::Place;
 use super::refusal::Refusal;
+use super::shelf::Model;
 use super::traced::part;
 use crate::admin::health::Beat;
 use crate::rec::registers::{Id, Registers};
@@ -22,13 +25,18 @@ use std::sync::Arc;
 /// Ids of a batch, beyond those of its first request: so that a merged table's offsets stay in 32 bits.
 const MOST_ROWS: usize = 1 << 24;
 
-/// The batch that comes next.
+/// The batch of a model that comes next.
+#[derive(Default)]
 pub struct Gathered {
     requests: Vec<Ready>,
     queries: usize,
     rows: usize,
     /// When the first of them came.
     began: Nanos,
+}
+
+/// Computes batches.
+pub struct Computer {
     memory: Memory,
     counters: Arc<Counters>,
     registers: Arc<Registers>,
@@ -64,20 +72,6 @@ struct Table {
 }
 
 impl Gathered {
-    /// Nothing yet.
-    pub fn new(counters: Arc<Counters>, registers: Arc<Registers>, beat: Beat) -> Gathered {
-        Gathered {
-            requests: Vec::new(),
-            queries: 0,
-            rows: 0,
-            began: Nanos::ZERO,
-            memory: Memory::default(),
-            counters,
-            registers,
-            beat,
-        }
-    }
-
     /// Requests in it.
     pub fn len(&self) -> usize {
         self.requests.len()
@@ -88,53 +82,64 @@ impl Gathered {
         (!self.requests.is_empty()).then_some(self.began)
     }
 
-    /// Takes a request in. Computes what is there before, if they cannot be computed together, and all of them, if the batch is full.
-    pub fn join(&mut self, ready: Box<Ready>, now: Nanos) {
+    /// Whether it may take requests of this model.
+    pub fn is_of(&self, model: &Arc<Model>) -> bool {
+        self.requests.first().is_none_or(|first| Arc::ptr_eq(&first.served, model))
+    }
+}
+
+impl Computer {
+    /// Has computed nothing yet.
+    pub fn new(counters: Arc<Counters>, registers: Arc<Registers>, beat: Beat) -> Computer {
+        Computer { memory: Memory::default(), counters, registers, beat }
+    }
+
+    /// Takes a request into the batch of its model. Computes what is there before, if they cannot be computed together, and all of them, if the batch is full.
+    pub fn join(&mut self, batch: &mut Gathered, ready: Box<Ready>, now: Nanos) {
         let most = self.registers.size(Id::Batch);
         let (queries, rows) = (ready.queries.len(), ready.queries.rows());
-        if let Some(first) = self.requests.first() {
-            let is_other = !Arc::ptr_eq(&ready.served, &first.served);
-            if is_other || self.queries + queries > most || self.rows + rows > MOST_ROWS {
-                self.compute();
-            }
+        if !batch.is_of(&ready.served) || batch.queries + queries > most || batch.rows + rows > MOST_ROWS {
+            self.compute(batch);
         }
-        if self.requests.is_empty() {
-            self.began = now;
+        if batch.requests.is_empty() {
+            batch.began = now;
         }
-        self.requests.push(*ready);
-        self.queries += queries;
-        self.rows += rows;
-        if self.queries >= most {
-            self.compute();
+        batch.requests.push(*ready);
+        batch.queries += queries;
+        batch.rows += rows;
+        if batch.queries >= most {
+            self.compute(batch);
         }
     }
 
-    /// Computes what is there and answers it. It does not panic.
-    pub fn compute(&mut self) {
+    /// Computes what is there, if there is anything, and answers it. It does not panic.
+    pub fn compute(&mut self, batch: &mut Gathered) {
         self.beat.turn();
         let mut busy = Busy::start();
-        let mut batch = std::mem::take(&mut self.requests);
-        (self.queries, self.rows) = (0, 0);
-        let outcome = catch_unwind(AssertUnwindSafe(|| self.answer(&mut batch)));
+        let mut requests = std::mem::take(&mut batch.requests);
+        (batch.queries, batch.rows) = (0, 0);
+        let outcome = catch_unwind(AssertUnwindSafe(|| self.answer(&mut requests)));
         if outcome.is_err() {
             self.memory = Memory::default();
-            add(&self.counters.panicked, batch.len() as u64);
-            batch
-                .drain(..)
-                .for_each(|ready| _ = ready.reply.refuse(&Refusal::Internal("the model panicked")));
+            add(&self.counters.panicked, requests.len() as u64);
+            for ready in requests.drain(..) {
+                add(&ready.served.counted.failed, 1);
+                ready.reply.refuse(&Refusal::Internal("the model panicked"));
+            }
         }
         // Empty: its memory is used again.
-        self.requests = batch;
+        batch.requests = requests;
         busy.count(&self.counters.engine_busy);
     }
 
     fn answer(&mut self, batch: &mut Vec<Ready>) {
-        let Gathered { memory, counters, registers, .. } = self;
+        let Computer { memory, counters, registers, .. } = self;
         let clock = Clock::shared();
         batch.retain(|ready| {
-            let given_up = ready.reply.is_given_up();
-            add(&counters.given_up, u64::from(given_up));
-            !given_up
+            let given_up = u64::from(ready.reply.is_given_up());
+            add(&counters.given_up, given_up);
+            add(&ready.served.counted.failed, given_up);
+            given_up == 0
         });
         let Some(first) = batch.first() else { return };
         let served = Arc::clone(&first.served);
@@ -161,6 +166,7 @@ impl Gathered {
         if result.is_err() {
             // The builder checked it against this very model.
             return batch.drain(..).for_each(|ready| {
+                add(&served.counted.failed, 1);
                 ready.reply.refuse(&Refusal::Internal("the model refuses queries that were checked"));
             });
         }
@@ -168,11 +174,8 @@ impl Gathered {
         let outputs = served.model().outputs();
         let mut rest = &scores[..];
         // Before they are answered: who has an answer finds it counted.
-        add(&counters.requests, batch.len() as u64);
-        add(&counters.batches, 1);
-        add(&counters.queries, len as u64);
-        add(&counters.reduce, spent.reduce.0);
-        add(&counters.mlp, mlp.0);
+        count(counters, &served.counted, (batch.len() as u64, len as u64), (spent.reduce, mlp));
+        let counted = &served.counted;
         for ready in batch.drain(..) {
             let (own, behind) = rest.split_at(ready.queries.len() * outputs);
             rest = behind;
@@ -182,15 +185,40 @@ impl Gathered {
             (stages.reduce, stages.mlp) = (spent.reduce, mlp);
             stages.together = len as u32;
             let before = stages.queue.0 + stages.parse.0 + stages.preprocess.0;
-            add(&counters.total, before + done.since(ready.at).0);
-            add(&counters.queued, stages.queue.0 + stages.wait.0);
+            let (total, queued) = (before + done.since(ready.at).0, stages.queue.0 + stages.wait.0);
+            add(&counters.total, total);
+            add(&counted.total, total);
+            add(&counters.queued, queued);
+            add(&counted.queued, queued);
             let scope = ready.reply.scope();
             part(scope, "batch wait", Place::Engine, ready.at, began);
             part(scope, "compute", Place::Engine, began, done);
             ready.reply.scores(&served, own, stages, tools);
         }
-        add(&counters.reply, clock.now().since(done).0);
+        let reply = clock.now().since(done).0;
+        add(&counters.reply, reply);
+        add(&counted.reply, reply);
     }
+}
+
+/// Counts a batch of so many requests and queries, and its times.
+fn count(
+    counters: &Counters,
+    counted: &Counted,
+    (requests, queries): (u64, u64),
+    (reduce, mlp): (Nanos, Nanos),
+) {
+    for (counter, of_model, amount) in [
+        (&counters.requests, &counted.requests, requests),
+        (&counters.batches, &counted.batches, 1),
+        (&counters.queries, &counted.queries, queries),
+    ] {
+        add(counter, amount);
+        add(of_model, amount);
+    }
+    add(&counted.compute, reduce.0 + mlp.0);
+    add(&counters.reduce, reduce.0);
+    add(&counters.mlp, mlp.0);
 }
 
 impl Merged {

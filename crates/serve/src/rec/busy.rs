@@ -18,10 +18,12 @@ impl Busy {
         Busy { counted: thread_time() }
     }
 
-    /// Work since it began, or since it was counted, is added to `counter`.
-    pub fn count(&mut self, counter: &AtomicU64) {
+    /// Work since it began, or since it was counted, is added to `counter`, and is what it gives.
+    pub fn count(&mut self, counter: &AtomicU64) -> Nanos {
         let now = thread_time();
-        add(counter, now.since(self.counted).0);
+        let spent = now.since(self.counted);
+        add(counter, spent.0);
         self.counted = now;
+        spent
     }
 }

@@ -3,12 +3,13 @@
 use super::counters::Counters;
 use super::inference::Inference;
 use super::metrics;
-use super::server::{Plan, ServeError, Server, Watched, wishes};
+use super::server::{Plan, ServeError, Server, Watched, gate, wishes};
 use super::shelf::Shelf;
 use super::source::ModelArgs;
 use crate::admin::health::Readiness;
 use crate::admin::{Routes, Tuned, parse_address};
 use crate::engine_cores::{EngineCore, EngineWishes, OnCore};
+use crate::http::PortAt;
 use crate::process::listen::{ListenArgs, port_at};
 use crate::process::logger::LogArgs;
 use crate::process::parse::assign;
@@ -18,6 +19,7 @@ use crate::rec::registers::{Id, Registers};
 use crate::rpc::gateway::Gateway;
 use crate::shell::{Failure, Service, Shell, ShellError};
 use base::registers::Shown;
+use base::rights::ServiceRights;
 use base::trace::Tracer;
 use clap::Args;
 use fabric::link::{Address, TlsOptions};
@@ -27,16 +29,18 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// Serve a recommendation model.
+/// Serve recommendation models.
 ///
 /// Over the fabric: service millrace.Recommend (`millrace rec bench`, `millrace rpc call ADDRESS Recommend/Infer`). The Open Inference Protocol, version 2:
 /// over HTTP, with JSON or binary tensors, and over gRPC, at the fabric's addresses over TCP. docs/rec.md describes them.
 ///
-/// Each address is printed when it is ready (port 0 picks a free one). SIGHUP, or POST /v2/repository/models/NAME/load, loads the model anew beside the one
-/// that is served and then puts it in its place; if it does not load, the old one goes on. Ctrl-C and SIGTERM answer what is under way and end it.
+/// Each address is printed when it is ready (port 0 picks a free one). SIGHUP, or POST /v2/repository/models/NAME/load, loads a model anew beside the one
+/// that is served and then puts it in its place; if it does not load, the old one goes on. With --repository versions whose files have not changed stay, new
+/// models come and those that are gone go. Ctrl-C and SIGTERM answer what is under way and end it.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:\n  \
     millrace rec serve --model models/ctr\n  \
+    millrace rec serve --repository models\n  \
     millrace rec serve --tables 26 --rows 1M --dim 64 --format int8\n  \
     millrace rpc call tcp:127.0.0.1:7501 Recommend/Describe\n  \
     curl http://127.0.0.1:7500/v2/models/synthetic")]
@@ -48,7 +52,7 @@ pub struct Serve {
     #[arg(short, long, value_name = "ADDRESS", default_value = "tcp:127.0.0.1:7501")]
     listen: Vec<Address>,
 
-    /// Where to listen for HTTP. There is no authentication
+    /// Where to listen for HTTP. Nobody is asked who he is, unless there are rights (--rights)
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:7500")]
     http: SocketAddr,
 
@@ -123,7 +127,7 @@ impl Serve {
         let mut rec = Rec::new(self.keys.clone(), registers(&self.settings)?);
         rec.listen = self.listen.clone();
         rec.http = Some((self.http, TlsOptions::of_process().certificate.is_some()));
-        let shell = Shell::of(rec, self.listening.admin(self.admin)?, stop)?;
+        let shell = Shell::of(rec, self.listening.access(self.admin)?, stop)?;
         shell.addresses().iter().for_each(|address| say(address));
         if let Some(admin) = shell.admin() {
             log::info!(address:% = admin.address(); "metrics and registers on {}/", admin.url());
@@ -142,6 +146,8 @@ pub struct Rec {
     listen: Vec<Address>,
     /// And whether TLS is spoken there.
     http: Option<(SocketAddr, bool)>,
+    /// Who may ask what, where there is a file of rights.
+    rights: Option<ServiceRights>,
     /// For clients of gRPC.
     gateway: Option<Gateway>,
     /// Which it will be on.
@@ -163,10 +169,16 @@ impl Rec {
             watched,
             listen: Vec::new(),
             http: None,
+            rights: None,
             gateway: None,
             core: None,
             server: None,
         }
+    }
+
+    /// Where HTTP is spoken, if it is, with the certificate if with TLS.
+    fn http_port(&self) -> Result<Option<PortAt>, ShellError> {
+        self.http.map(|(address, has_tls)| port_at(address, has_tls)).transpose()
     }
 
     /// The gateway before its server.
@@ -235,6 +247,15 @@ impl Service for Rec {
         self.watched.tracer = tracer;
     }
 
+    fn guard(&mut self, rights: ServiceRights) -> Result<(), Failure> {
+        self.rights = Some(rights);
+        Ok(())
+    }
+
+    fn check(&self) -> Result<(), Failure> {
+        Ok(self.http_port().map(drop)?)
+    }
+
     /// The addresses are taken when the model is loaded: until then clients are not to wait for it.
     fn open(&mut self, core: &Arc<EngineCore>, is_shown: bool) -> Result<Routes, Failure> {
         if self.listen.iter().any(|address| matches!(address, Address::Tcp(_) | Address::Tls(_))) {
@@ -263,7 +284,7 @@ impl Service for Rec {
     }
 
     fn start(&mut self, stop: &Stop) -> Result<(), Failure> {
-        let http = self.http.map(|(address, has_tls)| port_at(address, has_tls)).transpose()?;
+        let http = self.http_port()?;
         let plan = Plan {
             source: self.keys.model.source(),
             listen: self.listen.clone(),
@@ -271,12 +292,16 @@ impl Service for Rec {
             grpc: self.gateway.as_ref().map(Gateway::hand_over),
             cores: self.keys.cores(),
             registers: Arc::clone(&self.operated.registers),
+            rights: self.rights.clone(),
         };
         let core = self.core.as_ref().expect("it was opened");
         let server = Server::start_on(plan, self.watched.clone(), core)?;
         let _ = self.operated.running.set((Arc::clone(server.shelf()), Arc::clone(server.on_core())));
+        let server_shelf = Arc::clone(server.shelf());
         self.server = Some(server);
+        let gate = self.rights.clone().map(|rights| gate(rights, server_shelf));
         let Some(gateway) = &mut self.gateway else { return Ok(()) };
+        gateway.set_gate(gate);
         gateway.bind()?;
         gateway.start(stop)
     }
@@ -294,9 +319,11 @@ impl Service for Rec {
     /// Loads the model anew, and says what came of it.
     fn reload(&self) -> bool {
         let Some(server) = &self.server else { return false };
-        match server.shelf().reload() {
-            Ok(served) => log::info!("serving {served:?}, generation {}", served.generation),
-            Err(why) => log::error!("the model does not load, the old one goes on: {why}"),
+        if let Err(why) = server.shelf().reload() {
+            log::error!("what does not load does not take the old one's place: {why}");
+        }
+        for model in server.shelf().all().iter() {
+            log::info!("serving {:?}, generation {}", &***model, model.generation);
         }
         true
     }

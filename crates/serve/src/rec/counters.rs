@@ -62,6 +62,31 @@ counters! {
     mlp "mlp_ns" "Time the engine core spent on the rest of the model";
 }
 
+/// What is counted of one model, beside the server's own [`Counters`].
+#[derive(Debug, Default)]
+pub struct Counted {
+    /// Requests that were answered with scores.
+    pub requests: AtomicU64,
+    /// Requests for it that were refused, given up by their callers, or over which it panicked.
+    pub failed: AtomicU64,
+    /// Time from the socket to the answer, of requests that were answered with scores, in nanoseconds.
+    pub total: AtomicU64,
+    /// Of this, time spent waiting.
+    pub queued: AtomicU64,
+    /// Requests that were read and checked.
+    pub taken: AtomicU64,
+    /// Processor time of that, in nanoseconds.
+    pub preprocess: AtomicU64,
+    /// Queries that were answered.
+    pub queries: AtomicU64,
+    /// Batches that were computed.
+    pub batches: AtomicU64,
+    /// Time of computing them, in nanoseconds.
+    pub compute: AtomicU64,
+    /// Time of answering them, in nanoseconds.
+    pub reply: AtomicU64,
+}
+
 /// Adds to a counter.
 pub fn add(counter: &AtomicU64, amount: u64) {
     counter.fetch_add(amount, Ordering::Relaxed);

@@ -3,7 +3,7 @@
 use super::edge::Edge;
 use super::job::{Input, Reply};
 use super::traced::Traced;
-use super::words::{is_served, put_description};
+use super::words::put_description;
 use crate::rec::proto::millrace::{DescribeReply, DescribeRequest, RECOMMEND};
 use fabric::monitor::trace::context_of;
 use fabric::service::{Incoming, Service, ServiceDescriptor};
@@ -35,8 +35,7 @@ impl Service for Front {
                 Ok(())
             }
             DESCRIBE => call.message::<DescribeRequest, DescribeReply>(|request, reply, _| {
-                let served = self.0.shelf.current();
-                is_served(request.model(), &served).map_err(|why| why.status())?;
+                let served = self.0.shelf.find(request.model(), None).map_err(|why| why.status())?;
                 put_description(&served, &self.0.counters, reply)
                     .map_err(|_| Status::new(Code::ResourceExhausted, "no memory for the reply"))
             }),

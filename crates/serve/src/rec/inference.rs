@@ -6,18 +6,19 @@
 //!                                                   one task, the leader, waits ─┘ for more, as rec.linger says
 //! ```
 //! A task ends when its request has joined; the reply through the port only gives its slot back. The first task of a batch leads: it waits until all that were
-//! admitted with it have joined, or for `rec.linger`, and has the batch computed; a batch that is full before is computed at once.
+//! admitted with it have joined, or for `rec.linger`, and has the batch computed; a batch that is full before is computed at once. There is a batch for each
+//! model of which requests wait, and one leader for all of them.
 //!
 //! Invariants
 //! 1. Requests of one edge join in the order in which it submitted them, wherever each is preprocessed: who is ready before its turn stays in the line.
-//! 2. While a request waits in the batch, some task looks after it no later than its linger ends.
+//! 2. While a request waits in a batch, some task looks after it no later than its linger ends.
 //!
 //! Why the line and not the engine's order of a port ([`engine::Order::Port`]): that holds a task back until the one before it has ended, and then nothing
 //! is preprocessed side by side.
 //!
 //! Bounds: [`IN_FLIGHT`] tasks; what is in the line or the batch counts in `rec.held`.
 
-use super::batch::Gathered;
+use super::batch::{Computer, Gathered};
 use super::counters::add;
 use super::job::{Job, Ready, Reply};
 use super::preprocess::{Place, Preprocess};
@@ -162,39 +163,67 @@ enum Lead {
 pub struct Inference {
     preprocess: Arc<Preprocess>,
     lines: Vec<Line>,
-    batch: Gathered,
-    /// When the leader looks after the batch, if there is one.
+    computer: Computer,
+    /// As many as there were models of which requests waited at a time; those that are empty are anybody's.
+    batches: Vec<Led>,
+    /// When the leader looks after them, if there is one.
     leader: Option<Nanos>,
-    /// Requests in the batch when the leader looked last.
-    seen: usize,
+}
+
+/// A batch, and what its leader knows of it.
+#[derive(Default)]
+struct Led {
+    batch: Gathered,
+    /// Its requests when the leader looked last.
+    looked_at: usize,
 }
 
 impl Inference {
     /// For so many edges.
-    pub fn new(edges: usize, preprocess: Arc<Preprocess>, batch: Gathered) -> Inference {
+    pub fn new(edges: usize, preprocess: Arc<Preprocess>, computer: Computer) -> Inference {
         let lines = (0..edges).map(|_| Line::default()).collect();
-        Inference { preprocess, lines, batch, leader: None, seen: 0 }
+        Inference { preprocess, lines, computer, batches: Vec::new(), leader: None }
     }
 
-    /// When the batch has waited long enough; none of an empty one.
+    fn linger(&self) -> Nanos {
+        Nanos::from_micros(self.preprocess.registers.read(Id::Linger))
+    }
+
+    /// When the first of the batches has waited long enough; none if all are empty.
     fn due(&self) -> Option<Nanos> {
-        let linger = Nanos::from_micros(self.preprocess.registers.read(Id::Linger));
-        self.batch.began().map(|began| began.plus(linger))
+        let began = self.batches.iter().filter_map(|led| led.batch.began()).min();
+        began.map(|began| began.plus(self.linger()))
     }
 
-    /// What was ready in its turn joins the batch. Whether the task is to lead it.
+    fn join(&mut self, ready: Box<Ready>, now: Nanos) {
+        // Its model's before an empty one.
+        let own = self.batches.iter().position(|led| led.batch.len() > 0 && led.batch.is_of(&ready.served));
+        let at = own.or_else(|| self.batches.iter().position(|led| led.batch.len() == 0));
+        let at = at.unwrap_or_else(|| {
+            self.batches.push(Led::default());
+            self.batches.len() - 1
+        });
+        let led = &mut self.batches[at];
+        if led.batch.len() == 0 {
+            led.looked_at = 0;
+        }
+        self.computer.join(&mut led.batch, ready, now);
+    }
+
+    /// What was ready in its turn joins the batch of its model. Whether the task is to lead.
     fn arrive(&mut self, edge: usize, ticket: u64, arrived: Arrived, now: Nanos) -> bool {
         self.lines[edge].arrive(ticket, arrived);
         while let Some(arrived) = self.lines[edge].next() {
             if let Some(ready) = arrived {
-                self.batch.join(ready, now);
+                self.join(ready, now);
             }
         }
         let Some(due) = self.due() else { return false };
         // One that sleeps for longer, since rec.linger was longer, is not waited for.
         let leads = self.leader.is_none_or(|look| look > due);
         if leads {
-            (self.leader, self.seen) = (Some(due), self.batch.len());
+            self.leader = Some(due);
+            self.batches.iter_mut().for_each(|led| led.looked_at = led.batch.len());
         }
         leads
     }
@@ -204,27 +233,28 @@ impl Inference {
         let leads = ticket.is_none_or(|ticket| self.arrive(edge, ticket, None, Nanos::ZERO));
         if leads {
             // Whoever comes next would lead, but nobody may come.
-            self.batch.compute();
+            self.batches.iter_mut().for_each(|led| self.computer.compute(&mut led.batch));
             self.leader = None;
         }
     }
 
     fn look(&mut self, now: Nanos) -> Lead {
-        let Some(due) = self.due() else {
-            self.leader = None;
-            return Lead::Over;
-        };
-        if now < due {
-            self.leader = Some(due);
-            return Lead::Until(due);
+        let linger = self.linger();
+        let is_due = |led: &Led| led.batch.began().is_some_and(|began| began.plus(linger) <= now);
+        let mut grows = false;
+        for led in self.batches.iter_mut().filter(|led| is_due(led)) {
+            let before = std::mem::replace(&mut led.looked_at, led.batch.len());
+            match before < led.batch.len() {
+                true => grows = true,
+                false => self.computer.compute(&mut led.batch),
+            }
         }
-        let seen = std::mem::replace(&mut self.seen, self.batch.len());
-        if seen < self.batch.len() {
-            return Lead::Yield;
+        self.leader = self.due();
+        match self.leader {
+            None => Lead::Over,
+            Some(_) if grows => Lead::Yield,
+            Some(due) => Lead::Until(due),
         }
-        self.batch.compute();
-        self.leader = None;
-        Lead::Over
     }
 }
 

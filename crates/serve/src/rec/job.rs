@@ -5,6 +5,7 @@ use super::held::Hold;
 use super::oip::messages::response;
 use super::oip::proto::inference::ModelInferResponse;
 use super::refusal::Refusal;
+use super::shelf::Model;
 use super::traced::Traced;
 use super::words::put_scores;
 use crate::rec::proto::millrace::InferReply;
@@ -17,7 +18,7 @@ use codec::typed::{Message, MessageView};
 use fabric::service::Responder;
 use fabric::status::{Code, Status};
 use rec::request::Queries;
-use rec::request::Served;
+
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot;
 
@@ -68,7 +69,7 @@ pub type Answer = oneshot::Sender<Result<Scored, Refusal>>;
 /// The answer to an HTTP request, which its edge puts into words.
 pub struct Scored {
     /// By whom.
-    pub served: Arc<Served>,
+    pub served: Arc<Model>,
     /// Rows of the model's outputs.
     pub scores: Vec<f32>,
     /// To be given back.
@@ -82,7 +83,7 @@ pub struct Scored {
 /// A request that the engine can compute.
 pub struct Ready {
     /// By which model, which also checked it.
-    pub served: Arc<Served>,
+    pub served: Arc<Model>,
     /// What.
     pub queries: Queries,
     /// How it is answered.
@@ -204,7 +205,7 @@ impl Reply {
     }
 
     /// Answers with scores.
-    pub fn scores(self, served: &Arc<Served>, scores: &[f32], stages: Stages, tools: &mut Tools) {
+    pub fn scores(self, served: &Arc<Model>, scores: &[f32], stages: Stages, tools: &mut Tools) {
         let Some(caller) = self.caller().take() else { return };
         match caller {
             Caller::Message(responder, traced, form) => {

@@ -14,7 +14,11 @@ crate::families! { "millrace_rec_";
     ROWS counter "rows" count [] "Rows of tables that these read, memo rows among them.";
     BATCHES counter "batches" count [] "Batches that the engine computed.";
     LOADS counter "model_loads" count ["outcome"] "Loads of models after the first: done, failed.";
-    GENERATION gauge "model_generation" count ["model"] "Which load of the model is served, from 1.";
+    GENERATION gauge "model_generation" count ["model", "version"] "Which load of the server's is served, from 1.";
+    MODEL_REQUESTS counter "model_requests" count ["model", "version", "outcome"] "Requests for a model: answered with scores, failed (refused, given up by their callers, or panicked).";
+    MODEL_QUERIES counter "model_queries" count ["model", "version"] "Queries of a model that were answered.";
+    MODEL_BATCHES counter "model_batches" count ["model", "version"] "Batches of a model that the engine computed.";
+    MODEL_TIME counter "model_time" seconds ["model", "version", "part"] "Time of requests that a model answered with scores: all of it, what of it was waiting; and of the engine on its batches: compute, reply.";
     PASSES counter "engine_passes" count [] "Passes of the engine in which it did something for this service.";
     BUSY counter "busy" seconds ["thread"] "Processor time of preprocess (reading and checking requests, wherever that is done) and engine (batches and answers).";
     STAGE counter "stage" seconds ["stage"] "Time of the engine: reduce (rows of tables), mlp (the rest of the model), reply.";
@@ -56,8 +60,23 @@ pub fn collect(counters: &Counters, running: Option<(&Shelf, &OnCore<Inference>)
     }
     if let Some((shelf, on_core)) = running {
         page.add(PASSES, &[], on_core.ask(|_, counters| counters.passes));
-        let served = shelf.current();
-        page.add(GENERATION, &[&served.name], served.generation);
+        for model in shelf.all().iter() {
+            let (name, version, counted) = (&model.name[..], &model.version[..], &model.counted);
+            page.add(GENERATION, &[name, version], model.generation);
+            page.add(MODEL_QUERIES, &[name, version], read(&counted.queries));
+            page.add(MODEL_BATCHES, &[name, version], read(&counted.batches));
+            for (outcome, counter) in [("answered", &counted.requests), ("failed", &counted.failed)] {
+                page.add(MODEL_REQUESTS, &[name, version, outcome], read(counter));
+            }
+            for (part, counter) in [
+                ("all", &counted.total),
+                ("waiting", &counted.queued),
+                ("compute", &counted.compute),
+                ("reply", &counted.reply),
+            ] {
+                page.add(MODEL_TIME, &[name, version, part], read(counter) as f64 / 1e9);
+            }
+        }
     }
 }
 
@@ -77,7 +96,9 @@ mod tests {
         assert!(text.contains("millrace_rec_stage_seconds_total{stage=\"mlp\"} 1.5"), "{text}");
         let samples = text.lines().filter(|line| !line.starts_with('#')).count();
         assert_eq!(samples, counters.all().len());
+        let of_models = [GENERATION, MODEL_REQUESTS, MODEL_QUERIES, MODEL_BATCHES, MODEL_TIME, PASSES];
+        let of_models = of_models.map(|family| family.name);
         let missing = FAMILIES.iter().filter(|family| !text.contains(&format!("# TYPE {} ", family.name)));
-        assert_eq!(missing.map(|family| family.name).collect::<Vec<_>>(), [GENERATION.name, PASSES.name]);
+        assert_eq!(missing.map(|family| family.name).collect::<Vec<_>>(), of_models);
     }
 }

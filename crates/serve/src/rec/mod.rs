@@ -20,7 +20,8 @@
 //! | `job` | a request on its way |
 //! | `preprocess`, `words` | reading and checking requests; the fabric's messages |
 //! | `inference`, `batch` | the engine's service; what is computed together |
-//! | `shelf`, `source`, `synthetic` | the model and its replacement while requests go on; where it comes from |
+//! | `shelf` | the models, and their replacement while requests go on |
+//! | `source`, `repository`, `synthetic` | where they come from |
 //! | `held`, `counters`, `busy`, `refusal` | bounds, figures, processor time, errors |
 //! | `traced` | requests that leave spans |
 //! | `registers` | what can be tuned |
@@ -42,6 +43,7 @@ pub mod oip;
 pub mod preprocess;
 mod refusal;
 pub mod registers;
+pub mod repository;
 mod server;
 mod shelf;
 mod source;
@@ -58,10 +60,10 @@ pub mod proto {
 }
 
 pub use command::{Rec, Serve};
-pub use counters::{Counters, Stages};
+pub use counters::{Counted, Counters, Stages};
 pub use refusal::Refusal;
 pub use server::{Plan, ServeError, Server, Watched};
-pub use shelf::{Shelf, Source};
+pub use shelf::{LoadError, Model, ModelSource, Offer, Shelf, Source};
 pub use source::ModelArgs;
 pub use synthetic::{Synthetic, budget, rows};
 pub use words::take_stages;

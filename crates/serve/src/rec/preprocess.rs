@@ -13,7 +13,7 @@ use super::job::{Input, Job, Ready, Reply};
 use super::oip::messages::tensors;
 use super::oip::proto::inference::ModelInferRequest;
 use super::refusal::Refusal;
-use super::shelf::Shelf;
+use super::shelf::{Model, Shelf};
 use super::traced::part;
 use super::words;
 use crate::rec::proto::millrace::InferRequest;
@@ -55,7 +55,7 @@ thread_local! {
 
 /// See the head of the file. All threads that may preprocess have the same.
 pub struct Preprocess {
-    /// The model.
+    /// The models.
     pub shelf: Arc<Shelf>,
     /// What it counts.
     pub counters: Arc<Counters>,
@@ -88,20 +88,28 @@ impl Preprocess {
         add(&self.counters.taken, 1);
         let (clock, mut busy) = (Clock::shared(), Busy::start());
         let began = clock.now();
-        let served = self.shelf.current();
-        let most = self.registers.size(Id::Queries);
         let Job { arrived, input, reply, hold } = job;
-        let mut read = began;
+        let (mut read, mut model) = (began, None);
+        let find = |name: &str, version: Option<&str>| {
+            let found = self.shelf.find(name, version)?;
+            Ok(Arc::clone(model.insert(found)))
+        };
+        let most = self.registers.size(Id::Queries);
         let checked = READER
-            .with_borrow_mut(|reader| check(&input, &reply, reader, (&served, most), || read = clock.now()));
+            .with_borrow_mut(|reader| check(&input, &reply, reader, (find, most), || read = clock.now()));
         let at = clock.now();
         part(reply.scope(), "preprocess", place, began, at);
-        busy.count(&self.counters.preprocess_busy);
-        let queries = match checked {
-            Ok(queries) => queries,
-            Err(why) => {
+        let spent = busy.count(&self.counters.preprocess_busy);
+        if let Some(model) = &model {
+            add(&model.counted.taken, 1);
+            add(&model.counted.preprocess, spent.0);
+        }
+        let (served, queries) = match (model, checked) {
+            (Some(model), Ok(queries)) => (model, queries),
+            (model, checked) => {
                 add(&self.counters.refused, 1);
-                reply.refuse(&why);
+                model.iter().for_each(|model| add(&model.counted.failed, 1));
+                reply.refuse(&checked.expect_err("queries are of a model"));
                 return None;
             }
         };
@@ -115,38 +123,38 @@ impl Preprocess {
     }
 }
 
-/// Reads and checks a request for a model, with at most so many queries; what it says of its answer goes to `reply`.
+/// Reads and checks a request for the model that `find` finds, with at most so many queries; what it says of its answer goes to `reply`.
 fn check(
     input: &Input,
     reply: &Reply,
     reader: &mut Reader,
-    (served, most): (&Served, usize),
+    (find, most): (impl FnOnce(&str, Option<&str>) -> Result<Arc<Model>, Refusal>, usize),
     read: impl FnOnce(),
 ) -> Result<Queries, Refusal> {
     match input {
-        Input::Message(body) => message(body, reader, served, most, read),
+        Input::Message(body) => message(body, reader, |name| find(name, None), most, read),
         Input::Inference(body) => {
-            let (queries, own, binary) = inference(body, reader, served, most, read)?;
+            let (queries, own, binary) = inference(body, reader, find, most, read)?;
             reply.set_form(own, binary);
             Ok(queries)
         }
         Input::Http { body, header, model, version } => {
-            is_asked_for(model, version.as_deref(), served)?;
-            let (queries, own, binary) = http(body, *header, served, most, read)?;
+            let served = find(model, version.as_deref())?;
+            let (queries, own, binary) = http(body, *header, &served, most, read)?;
             reply.set_form(own, binary);
             Ok(queries)
         }
     }
 }
 
-/// The queries in an `InferRequest`; `read` is called when it is decoded.
+/// The queries in an `InferRequest`; `read` is called when it is decoded, and `find` with the name of its model.
 ///
 /// # Errors
 /// It is none, or wrong for the model.
 pub fn message(
     body: &[u8],
     reader: &mut Reader,
-    served: &Served,
+    find: impl FnOnce(&str) -> Result<Arc<Model>, Refusal>,
     most: usize,
     read: impl FnOnce(),
 ) -> Result<Queries, Refusal> {
@@ -154,17 +162,19 @@ pub fn message(
     let request = InferRequest::decode(&mut reader.decoder, body, &reader.arena)
         .map_err(|error| Refusal::Malformed(format!("the request cannot be decoded: {error}")))?;
     read();
-    words::queries(request, served, most)
+    let served = find(request.model())?;
+    words::queries(request, &served, most)
 }
 
-/// The queries in a `ModelInferRequest`, the request's id, and whether it wants its answer in binary; `read` is called when it is decoded.
+/// The queries in a `ModelInferRequest`, the request's id, and whether it wants its answer in binary; `read` is called when it is decoded, and `find` with the
+/// name and version of its model.
 ///
 /// # Errors
-/// It is none, for another model, or wrong for the model.
+/// It is none, or wrong for the model.
 pub fn inference(
     body: &[u8],
     reader: &mut Reader,
-    served: &Served,
+    find: impl FnOnce(&str, Option<&str>) -> Result<Arc<Model>, Refusal>,
     most: usize,
     read: impl FnOnce(),
 ) -> Result<(Queries, Option<String>, bool), Refusal> {
@@ -172,9 +182,9 @@ pub fn inference(
     let request = ModelInferRequest::decode(&mut reader.decoder, body, &reader.arena)
         .map_err(|error| Refusal::Malformed(format!("the request cannot be decoded: {error}")))?;
     read();
-    is_named(request.model_name(), request.model_version(), served)?;
+    let served = find(request.model_name(), any_if_empty(request.model_version()))?;
     let request = tensors(request)?;
-    let queries = queries(&request, served, most)?;
+    let queries = queries(&request, &served, most)?;
     Ok((queries, request.id, request.is_binary))
 }
 
@@ -195,26 +205,7 @@ pub fn http(
     Ok((queries, request.id, request.is_binary))
 }
 
-/// That a message's model and version are this one; an empty version is any.
-///
-/// # Errors
-/// They are not.
-pub fn is_named(model: &str, version: &str, served: &Served) -> Result<(), Refusal> {
-    is_asked_for(model, Some(version).filter(|version| !version.is_empty()), served)
-}
-
-/// That a path's model and version are this one.
-///
-/// # Errors
-/// They are not.
-pub fn is_asked_for(model: &str, version: Option<&str>, served: &Served) -> Result<(), Refusal> {
-    if model == served.name && version.is_none_or(|version| version == served.version) {
-        return Ok(());
-    }
-    let short = |text: &str| text.chars().take(100).collect::<String>();
-    let asked = match version {
-        Some(version) => format!("{} version {}", short(model), short(version)),
-        None => short(model),
-    };
-    Err(Refusal::NoModel { asked, served: format!("{} version {}", served.name, served.version) })
+/// The version that a message asks for: where it says none, the newest.
+pub fn any_if_empty(version: &str) -> Option<&str> {
+    Some(version).filter(|version| !version.is_empty())
 }

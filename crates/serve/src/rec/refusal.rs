@@ -12,7 +12,7 @@ pub enum Refusal {
     Wrong(Wrong),
     /// It is no request at all.
     Malformed(String),
-    /// Another model, or another version of it, is served.
+    /// Other models, or other versions, are served.
     NoModel {
         /// What was asked for.
         asked: String,

@@ -2,7 +2,7 @@
 //!
 //! The end follows a request's way: edges take nothing more and wait for what is under way, then the service leaves its core.
 
-use super::batch::Gathered;
+use super::batch::Computer;
 use super::counters::Counters;
 use super::edge::Edge;
 use super::front::Front;
@@ -18,9 +18,13 @@ use crate::reach::{self, Exposed, Protection};
 use crate::rec::registers::{Id, Registers};
 use crate::rpc::gateway::HandOver;
 use base::Clock;
+use base::rights::{Ask, ServiceRights};
 use base::trace::Tracer;
+use codec::table::Kind;
 use engine::EdgePort;
 use fabric::link::Address;
+use fabric::server::{Gate, denied};
+use fabric::service::{KeyValue, key_at};
 use ring::wait::WaitPolicy;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -51,6 +55,8 @@ pub struct Plan {
     pub cores: Option<[usize; 2]>,
     /// What is tuned.
     pub registers: Arc<Registers>,
+    /// Who may ask what, where there is a file of rights.
+    pub rights: Option<ServiceRights>,
 }
 
 /// How a server is watched, also while its model is being loaded.
@@ -162,7 +168,7 @@ impl Server {
     /// # Errors
     /// As [`Server::start`].
     pub fn start_on(plan: Plan, watched: Watched, core: &Arc<EngineCore>) -> Result<Server, ServeError> {
-        let Plan { source, listen, http, grpc, registers, .. } = plan;
+        let Plan { source, listen, http, grpc, registers, rights, .. } = plan;
         let Watched { counters, beats, tracer } = watched;
         let shelf = Arc::new(Shelf::new(source, &counters).map_err(ServeError::Model)?);
         let preprocess = Arc::new(Preprocess {
@@ -178,7 +184,10 @@ impl Server {
 
         let options = fabric::server::Options::default();
         let mut fabric = fabric::server::Server::try_new(options).map_err(ServeError::Thread)?;
-        fabric = fabric.service(Front(Arc::clone(&fabric_edge))).service(oip::Front(fabric_edge));
+        fabric = fabric.service(Front(Arc::clone(&fabric_edge))).service(oip::Front::new(fabric_edge));
+        if let Some(rights) = rights.clone() {
+            fabric = fabric.gate(gate(rights, Arc::clone(&shelf)));
+        }
         if let Some(grpc) = grpc {
             fabric = grpc.from(fabric).map_err(|error| ServeError::Flag(error.to_string()))?;
         }
@@ -190,7 +199,7 @@ impl Server {
             fabric.addresses().filter(|address| !matches!(address, Address::Memory(_))).cloned().collect();
         let port = http
             .map(|at| {
-                let (routes, address) = (Http::routes(http_edge), at.address);
+                let (routes, address) = (Http::routes(http_edge, rights), at.address);
                 Port::start("rec-http", at, routes, LIMITS).map_err(|error| ServeError::Http(address, error))
             })
             .transpose()?;
@@ -269,6 +278,42 @@ impl Drop for Server {
     }
 }
 
+/// Who may call what: whoever names a model must be allowed to have it answer.
+pub fn gate(rights: ServiceRights, shelf: Arc<Shelf>) -> Gate {
+    // In all of their messages that name a model it is the first field.
+    const MODEL: &[u32] = &[1];
+    const OF_MODEL: [&str; 7] = [
+        "millrace.Recommend/Infer",
+        "millrace.Recommend/Describe",
+        "inference.GRPCInferenceService/ModelReady",
+        "inference.GRPCInferenceService/ModelMetadata",
+        "inference.GRPCInferenceService/ModelInfer",
+        "inference.GRPCInferenceService/ModelStatistics",
+        "inference.GRPCInferenceService/ModelConfig",
+    ];
+    const CHANGING: [&str; 2] = [
+        "inference.GRPCInferenceService/RepositoryModelLoad",
+        "inference.GRPCInferenceService/RepositoryModelUnload",
+    ];
+    Gate::new(rights).examining(move |peer, path, message| {
+        if CHANGING.contains(&path) {
+            return peer.may(Ask::Administer).map_err(|_| denied(Ask::Administer));
+        }
+        if !OF_MODEL.contains(&path) {
+            return Ok(());
+        }
+        // What is no message is for the handler to say.
+        let Ok(KeyValue::Bytes(name)) = key_at(message, MODEL, Kind::String) else { return Ok(()) };
+        let name = String::from_utf8_lossy(name);
+        let mut may = |name: &str| peer.may(Ask::Infer(name)).map_err(|_| denied(Ask::Infer(name)));
+        match &*name {
+            // Nobody's name is the only model's, or that of all whose statistics are asked for.
+            "" => shelf.all().iter().try_for_each(|model| may(&model.name)),
+            name => may(name),
+        }
+    })
+}
+
 /// The service on its core, and its ports.
 type Opened<const N: usize> = (Arc<OnCore<Inference>>, [EdgePort<Inference>; N]);
 
@@ -278,8 +323,8 @@ pub fn inference<const N: usize>(
     core: &Arc<EngineCore>,
 ) -> Result<Opened<N>, EngineError> {
     let Preprocess { counters, registers, .. } = &**preprocess;
-    let batch = Gathered::new(Arc::clone(counters), Arc::clone(registers), core.beat.clone());
-    let service = Inference::new(N, Arc::clone(preprocess), batch);
+    let computer = Computer::new(Arc::clone(counters), Arc::clone(registers), core.beat.clone());
+    let service = Inference::new(N, Arc::clone(preprocess), computer);
     let on_core = OnCore::add_tasks(core, service, hosting(registers))?;
     let slots = registers.size(Id::Ring).next_power_of_two() as u32;
     // Answers go straight to the edges, so replies have no bytes.

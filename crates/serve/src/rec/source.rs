@@ -1,5 +1,6 @@
-//! Where the command's model comes from: a folder, or random numbers.
+//! Where the command's models come from: a folder, a folder of many, or random numbers.
 
+use super::repository::Repository;
 use super::shelf::Source;
 use super::synthetic::Synthetic;
 use base::Bytes;
@@ -16,6 +17,10 @@ pub struct ModelArgs {
     /// The model's folder (docs/rec.md says what is in it). Without one a random model is served
     #[arg(long, value_name = "DIR")]
     pub model: Option<PathBuf>,
+
+    /// A folder of models instead: DIR/NAME/VERSION has model.safetensors, DIR/NAME/config.pbtxt says which versions are served (without it the greatest)
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["model", "name", "row_format"])]
+    pub repository: Option<PathBuf>,
 
     /// Rewrite its tables' rows in this format: f32, f16, int8, int4
     #[arg(long, value_name = "FORMAT", requires = "model")]
@@ -35,9 +40,12 @@ pub struct ModelArgs {
 }
 
 impl ModelArgs {
-    /// What loads it, each time anew.
+    /// What loads it, each time anew; or those that there are, and those that change.
     pub fn source(&self) -> Source {
         let from = self.clone();
+        if let Some(folder) = &self.repository {
+            return Box::new(Repository::new(folder.clone(), from));
+        }
         Box::new(move || {
             let mut served = from.load()?;
             if let Some(name) = &from.name {
@@ -47,43 +55,49 @@ impl ModelArgs {
         })
     }
 
-    /// The most bytes that a model may take now. One that took more than there are would not be refused: its server would be killed, with the model that it serves.
+    /// The most bytes that a model may take now. One that took more than there are would not be refused: its server would be killed, with the model
+    /// that it serves.
     fn max_bytes(&self) -> Option<u64> {
         let given = self.max_memory.map(|bytes| bytes.0);
         given.or_else(|| base::memory::available().map(|bytes| bytes / 10 * 9))
     }
 
     fn load(&self) -> Result<Served, String> {
-        let max_bytes = self.max_bytes();
-        let told = |error: LoadError| match error {
-            LoadError::TooLarge(..) => format!("{error}; --max-memory sets another bound"),
-            other => other.to_string(),
-        };
-        match &self.model {
-            None => {
-                self.synthetic.check()?;
-                let bytes = self.synthetic.bytes();
-                match max_bytes.filter(|&most| bytes > most) {
-                    Some(most) => Err(told(LoadError::TooLarge(bytes, most))),
-                    None => self.synthetic.model(),
-                }
-            }
-            Some(path) => {
-                let options = LoadOptions { format: self.row_format, max_bytes, ..LoadOptions::default() };
-                let model = rec::load(path, &options).map_err(told)?;
-                let mut served = Served::new(model);
-                let names: Vec<String> = served.names().map(str::to_owned).collect();
-                for (table, name) in names.iter().enumerate() {
-                    // Beside the model; a name that leaves the folder names no dictionary.
-                    let is_plain = !name.contains(['/', '\\']) && served.rows(table) > 0;
-                    let file = path.join(format!("{name}.features"));
-                    if is_plain && file.is_file() {
-                        served.set_dictionary(table, dictionary(&file, served.rows(table))?);
-                    }
-                }
-                Ok(served)
+        if let Some(path) = &self.model {
+            return self.load_folder(path, self.row_format);
+        }
+        self.synthetic.check()?;
+        let bytes = self.synthetic.bytes();
+        match self.max_bytes().filter(|&most| bytes > most) {
+            Some(most) => Err(told(LoadError::TooLarge(bytes, most))),
+            None => self.synthetic.model(),
+        }
+    }
+
+    /// The model in a folder, its rows in this format.
+    ///
+    /// # Errors
+    /// What is wrong with which file.
+    pub fn load_folder(&self, path: &Path, format: Option<RowFormat>) -> Result<Served, String> {
+        let options = LoadOptions { format, max_bytes: self.max_bytes(), ..LoadOptions::default() };
+        let mut served = Served::new(rec::load(path, &options).map_err(told)?);
+        let names: Vec<String> = served.names().map(str::to_owned).collect();
+        for (table, name) in names.iter().enumerate() {
+            // Beside the model; a name that leaves the folder names no dictionary.
+            let is_plain = !name.contains(['/', '\\']) && served.rows(table) > 0;
+            let file = path.join(format!("{name}.features"));
+            if is_plain && file.is_file() {
+                served.set_dictionary(table, dictionary(&file, served.rows(table))?);
             }
         }
+        Ok(served)
+    }
+}
+
+fn told(error: LoadError) -> String {
+    match error {
+        LoadError::TooLarge(..) => format!("{error}; --max-memory sets another bound"),
+        other => other.to_string(),
     }
 }
 
@@ -112,14 +126,14 @@ mod tests {
     fn a_model_beyond_its_bound_is_refused_with_what_to_do() {
         let with = |bound: &str| {
             let line = ["serve", "--tables=2", "--rows=100", "--bottom=8", "--top=8", "--max-memory", bound];
-            Line::try_parse_from(line).expect("a line").model.source()()
+            Line::try_parse_from(line).expect("a line").model.load()
         };
         let why = with("10k").expect_err("two tables of 25 KiB");
         assert!(why.contains("may take 10.0 KiB; --max-memory"), "{why}");
         assert_eq!(with("1m").expect("enough").tables(), 2);
         let line = ["serve", "--tables=1000", "--rows=4g"];
         let line = Line::try_parse_from(line).expect("a line").model;
-        let why = line.source()().expect_err("no machine has a petabyte");
+        let why = line.load().expect_err("no machine has a petabyte");
         assert!(why.contains("may take"), "{why}");
     }
 }

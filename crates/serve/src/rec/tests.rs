@@ -2,6 +2,7 @@
 
 mod inference;
 mod places;
+mod repository;
 mod wrong;
 
 use super::synthetic::Synthetic;
@@ -56,6 +57,7 @@ fn start_with(source: Source, settings: &[(&str, &str)]) -> Server {
         grpc: None,
         cores: None,
         registers: Arc::new(registers),
+        rights: None,
     })
     .expect("a server")
 }

@@ -12,9 +12,8 @@ use rec::request::{What, Wrong};
 /// The queries of a request, of which there may be `most`.
 ///
 /// # Errors
-/// What is wrong with which tensor, or that another model is asked for.
+/// What is wrong with which tensor.
 pub fn queries(request: InferRequestView<'_>, served: &Served, most: usize) -> Result<Queries, Refusal> {
-    is_served(request.model(), served)?;
     let mut builder = Builder::new(served, most);
     let people = request.queries();
     if !people.is_empty() {
@@ -53,18 +52,6 @@ pub fn queries(request: InferRequestView<'_>, served: &Served, most: usize) -> R
         )?;
     }
     Ok(builder.finish()?)
-}
-
-/// That the model asked for is this one.
-///
-/// # Errors
-/// It is not.
-pub fn is_served(asked: &str, served: &Served) -> Result<(), Refusal> {
-    if asked.is_empty() || asked == served.name {
-        return Ok(());
-    }
-    let asked = asked.chars().take(100).collect();
-    Err(Refusal::NoModel { asked, served: served.name.clone() })
 }
 
 /// Writes scores.

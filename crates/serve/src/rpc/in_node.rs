@@ -19,6 +19,7 @@ use crate::process::table::{Table, Wrong};
 use crate::reach::{self, Protection};
 use crate::shell::{Failure, Loop, Service};
 use base::registers::Shown;
+use base::rights::ServiceRights;
 use base::trace::Tracer;
 use base::{Clock, cpu};
 use clap::Args;
@@ -26,7 +27,7 @@ use client::cache::Topology;
 use fabric::link::Address;
 use fabric::monitor::Monitor;
 use fabric::registers::Registers;
-use fabric::server::{Options, Server};
+use fabric::server::{Gate, Options, Server};
 use ring::wait::WaitPolicy;
 use std::io;
 use std::path::PathBuf;
@@ -73,6 +74,8 @@ pub struct Rpc {
     beat: Beat,
     /// The cache that keeps replies, if one does, and what is counted of that.
     kept: Option<(Arc<Topology>, Arc<Figures>)>,
+    /// Who may call what, where there is a file of rights.
+    gate: Option<Gate>,
     /// There when its registers may say that handlers run on it.
     engine: Option<OnThisCore>,
     serving: Option<Loop<Result<(), RpcError>>>,
@@ -168,6 +171,7 @@ impl Rpc {
             found: Vec::new(),
             beat: Beat::default(),
             kept: None,
+            gate: None,
             engine: None,
             serving: None,
         })
@@ -214,8 +218,16 @@ impl Service for Rpc {
         self.monitor.set_tracer(tracer);
     }
 
+    fn guard(&mut self, rights: ServiceRights) -> Result<(), Failure> {
+        self.gate = Some(Gate::new(rights));
+        Ok(())
+    }
+
     fn open(&mut self, core: &Arc<EngineCore>, is_shown: bool) -> Result<Routes, Failure> {
         let mut server = self.server.take().expect("it is opened once");
+        if let Some(gate) = &self.gate {
+            server = server.gate(gate.clone());
+        }
         let mut routes = Routes::default();
         if is_shown || self.is_tuned {
             let (with_engine, engine) = come(server, core, self.monitor.registers())
@@ -240,6 +252,7 @@ impl Service for Rpc {
             server = listen(server, address)?;
         }
         if let Some(gateway) = &mut self.gateway {
+            gateway.set_gate(self.gate.clone());
             routes = routes.service(None, gateway.open_beside(is_shown)?);
         }
         self.found =

@@ -8,6 +8,7 @@ use crate::process::tls::TlsClientArgs;
 use clap::Args;
 use codec::schema::{MethodOptions, Order, Place, Places, Schema, Service};
 use fabric::connection::handshake::ServiceInfo;
+use serde_json::{Value, json};
 use std::fmt::Write;
 
 /// Show what a server serves.
@@ -29,6 +30,10 @@ pub struct List {
     /// Print everything as .proto text: services, methods, messages, enums
     #[arg(long)]
     describe: bool,
+
+    /// Print a JSON array instead of text: a service each
+    #[arg(long, conflicts_with = "describe")]
+    json: bool,
 }
 
 impl List {
@@ -47,7 +52,11 @@ impl List {
         if !self.describe {
             // A server that does not describe itself has its methods' names shown all the same.
             let described = self.target.descriptions(&mut channel).ok();
-            print!("{}", text(&wanted, described.as_ref().map(Descriptions::schema)));
+            let schema = described.as_ref().map(Descriptions::schema);
+            match self.json {
+                true => println!("{:#}", json(&wanted, schema)),
+                false => print!("{}", text(&wanted, schema)),
+            }
             return Ok(());
         }
         let descriptions = self.target.descriptions(&mut channel)?;
@@ -89,19 +98,47 @@ fn text(services: &[&ServiceInfo], schema: Option<&Schema>) -> String {
                 (true, false) => "  client stream",
                 (true, true) => "  streams both ways",
             };
-            let own = described.and_then(|described| {
-                let own = described.methods.iter().find(|known| known.name == method.name)?;
-                Some(said(described, &own.options))
-            });
-            let own = own.unwrap_or_default();
-            writeln!(out, "  {}/{}{kind}{own}", service.name, method.name).expect("a string takes any text");
+            let own = said_of(described, &method.name).join(", ");
+            let gap = if own.is_empty() { "" } else { "  " };
+            writeln!(out, "  {}/{}{kind}{gap}{own}", service.name, method.name)
+                .expect("a string takes any text");
         }
     }
     out
 }
 
+/// The same for programs.
+fn json(services: &[&ServiceInfo], schema: Option<&Schema>) -> Value {
+    let one = |service: &&ServiceInfo| {
+        let described = schema.and_then(|schema| schema.service(&service.name));
+        let methods = service.methods.iter().map(|method| {
+            json!({
+                "name": method.name,
+                "client_streaming": method.client_streaming,
+                "server_streaming": method.server_streaming,
+                "says": said_of(described, &method.name),
+            })
+        });
+        json!({
+            "service": service.name,
+            "schema": format!("{:016x}", service.hash),
+            "methods": methods.collect::<Vec<_>>(),
+        })
+    };
+    services.iter().map(one).collect()
+}
+
+/// What a method says of itself, if that is known.
+fn said_of(service: Option<&Service>, method: &str) -> Vec<String> {
+    let said = service.and_then(|service| {
+        let own = service.methods.iter().find(|known| known.name == method)?;
+        Some(said(service, &own.options))
+    });
+    said.unwrap_or_default()
+}
+
 /// What a method says of itself, in words.
-fn said(service: &Service, options: &MethodOptions) -> String {
+fn said(service: &Service, options: &MethodOptions) -> Vec<String> {
     let mut words = Vec::new();
     if let Some(key) = &options.key {
         words.push(format!("key {}", key.path));
@@ -126,7 +163,7 @@ fn said(service: &Service, options: &MethodOptions) -> String {
     if options.transaction {
         words.push("transaction".to_owned());
     }
-    if words.is_empty() { String::new() } else { format!("  {}", words.join(", ")) }
+    words
 }
 
 #[cfg(test)]
@@ -143,13 +180,13 @@ mod tests {
         let schema = Compiler::new().source("a.proto", text).compile(&["a.proto"]).expect("a right file");
         let service = schema.service("S").expect("it is declared");
         let lines: Vec<String> =
-            service.methods.iter().map(|method| said(service, &method.options)).collect();
+            service.methods.iter().map(|method| said(service, &method.options).join(", ")).collect();
         assert_eq!(
             lines,
             [
-                "  key id, cacheable for 9 s or until Put",
-                "  key id, in order per key, transaction",
-                "  idempotent, on host",
+                "key id, cacheable for 9 s or until Put",
+                "key id, in order per key, transaction",
+                "idempotent, on host",
                 "",
             ]
         );

@@ -9,6 +9,7 @@
 //! | `proto_text`, `json` | descriptors and messages as text |
 //! | `demo` | what `serve` serves |
 //! | `engine` | an engine core that runs handlers, when register `place.handlers` says so |
+//! | `own` | a server in this process for whoever asks it himself |
 //! | `replies` | a service whose replies the in-network cache keeps |
 //! | `in_node` | a server and its gateways, as a service of a process |
 //! | `admin` | what they show of themselves over HTTP |
@@ -27,6 +28,7 @@ mod in_node;
 pub mod json;
 pub mod list;
 pub mod metrics;
+pub mod own;
 pub mod proto_text;
 pub mod replies;
 pub mod serve;

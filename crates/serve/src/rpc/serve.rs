@@ -61,7 +61,7 @@ impl Serve {
         let stop = Stop::on_signals().map_err(RpcError::Signal)?;
         let mut rpc = Rpc::demo(self.keys.clone())?;
         self.listen.iter().try_for_each(|address| rpc.listen("fabric", address)).map_err(RpcError::Server)?;
-        let shell = Shell::of(rpc, self.listening.admin(self.admin)?, stop.clone())?;
+        let shell = Shell::of(rpc, self.listening.access(self.admin)?, stop.clone())?;
         shell.addresses().iter().for_each(|address| say(address));
         if let Some(admin) = shell.admin() {
             say(&admin.url());

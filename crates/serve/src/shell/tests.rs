@@ -79,7 +79,7 @@ fn two(diary: &Diary, fails_at: &'static str, dies: bool) -> Result<(), String> 
     };
     let stop = Stop::new().expect("descriptors");
     let services = [service("a", "", false), service("b", fails_at, dies)];
-    let shell = Shell::start(services, &EnginePlan::default(), None, stop.clone());
+    let shell = Shell::start(services, &EnginePlan::default(), Access::default(), stop.clone());
     let shell = shell.map_err(|error| error.to_string())?;
     if !dies {
         stop.stop();

@@ -1,8 +1,9 @@
 //! Requests to an admin port, and why there is nothing to show.
 
-use crate::admin::{parse_address, token_file};
+use crate::admin::{parse_address, token_file, token_for};
 use ::client::web::{Web, url};
 use serde::Deserialize;
+use std::fmt;
 use std::net::SocketAddr;
 use std::str::FromStr;
 use std::time::Duration;
@@ -11,10 +12,24 @@ use std::time::Duration;
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes of an answer at most.
 const ANSWER_MAX: u64 = 256 << 20;
+/// Bytes of what is said to an order.
+const REFUSAL_MAX: u64 = 1 << 16;
 
 /// Where an admin port is.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Port(SocketAddr);
+
+impl From<SocketAddr> for Port {
+    fn from(address: SocketAddr) -> Port {
+        Port(address)
+    }
+}
+
+impl fmt::Display for Port {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
 
 impl FromStr for Port {
     type Err = String;
@@ -33,9 +48,25 @@ struct Register {
 }
 
 impl Port {
+    /// Whether it is on this machine.
+    pub fn is_local(&self) -> bool {
+        self.0.ip().is_loopback()
+    }
+
     /// The body of what it answers to `GET path`.
+    ///
+    /// # Errors
+    /// Nobody answers, or not with that. A sentence.
     pub fn get(&self, path: &str) -> Result<String, String> {
-        let page = Web::new(TIMEOUT, ANSWER_MAX).get(&format!("{}{path}", url(self.0)));
+        self.get_within(path, TIMEOUT, ANSWER_MAX)
+    }
+
+    /// The same, if it answers within `timeout`, with `bytes_max` bytes at most.
+    ///
+    /// # Errors
+    /// As [`Port::get`].
+    pub fn get_within(&self, path: &str, timeout: Duration, bytes_max: u64) -> Result<String, String> {
+        let page = Web::new(timeout, bytes_max).get(&format!("{}{path}", url(self.0)));
         let page = page.map_err(|cause| {
             format!(
                 "no admin port answers at {}: {cause}; give what stands behind --admin of the server",
@@ -49,8 +80,26 @@ impl Port {
         }
     }
 
+    /// Has it take `text` for `path`, with the token that a server of this machine has, or that MILLRACE_ADMIN_TOKEN names.
+    ///
+    /// # Errors
+    /// There is no token, nobody answers, or it is refused: what the server says of it. A sentence.
+    pub fn put(&self, path: &str, text: &str, timeout: Duration) -> Result<(), String> {
+        let token = token_for(self.0)?;
+        let page = Web::new(timeout, REFUSAL_MAX).put(&format!("{}{path}", url(self.0)), &token, text)?;
+        if page.is_there { Ok(()) } else { Err(format!("{}: {}", page.status, page.text.trim())) }
+    }
+
+    /// Whether there is a token for [`Port::put`].
+    ///
+    /// # Errors
+    /// There is none: where it was looked for.
+    pub fn token(&self) -> Result<(), String> {
+        token_for(self.0).map(drop)
+    }
+
     /// Why it has no traces, and what to do.
-    pub fn why_nothing(&self) -> String {
+    pub(super) fn why_nothing(&self) -> String {
         let registers = self.get("/registers").unwrap_or_default();
         let all: Vec<Register> = serde_json::from_str(&registers).unwrap_or_default();
         let samples = all

@@ -15,11 +15,11 @@ mod fetch;
 mod read;
 mod waterfall;
 
+pub use fetch::Port;
 pub use read::{Span, Trace, together, traces};
 pub use waterfall::text;
 
 use crate::process::tls::TlsClientArgs;
-use fetch::Port;
 use std::error::Error;
 use std::io::Write as _;
 use std::path::PathBuf;

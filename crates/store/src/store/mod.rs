@@ -14,6 +14,7 @@ pub(crate) use write::{Fresh, Source};
 use crate::budget::{Budget, Use};
 use crate::clean::Cleaning;
 use crate::config::{Config, ConfigError, Mode};
+use crate::evictions::EvictionLog;
 use crate::ghost::Ghosts;
 use crate::index::{Index, Slot, offset_in};
 use crate::item::{DEAD, Header, Item, LARGE};
@@ -40,6 +41,8 @@ pub struct Store {
     pub(crate) config: Config,
     pub(crate) budget: Budget,
     pub(crate) ghosts: Option<Ghosts>,
+    /// Items that were evicted, while somebody wants to know.
+    pub(crate) noted: Option<Box<EvictionLog>>,
     pub(crate) cleaning: Option<Cleaning>,
     /// Segments below which the cleaner runs.
     pub(crate) reserve: usize,
@@ -134,6 +137,7 @@ impl Store {
             config,
             budget,
             ghosts,
+            noted: None,
             cleaning: None,
             reserve,
             vain: None,
@@ -299,6 +303,9 @@ impl Store {
     /// Removes the item in `slot`, which is in the chain of `hash`.
     #[inline(never)]
     pub(crate) fn unlink(&mut self, hash: u64, slot: Slot, loss: Loss) {
+        if self.noted.is_some() && matches!(loss, Loss::Evicted | Loss::EvictedOnProbation) {
+            self.note_eviction(offset_in(slot.entry()));
+        }
         self.bury(offset_in(slot.entry()));
         self.index.remove(hash, slot);
         match loss {

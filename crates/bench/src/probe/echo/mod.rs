@@ -17,6 +17,7 @@ pub mod client;
 pub mod compare;
 pub mod datagrams;
 pub mod epoll;
+pub mod one_way;
 pub mod round_trip;
 pub mod sockets;
 pub mod uring;

@@ -3,15 +3,17 @@
 //! | workload | mix, keys read + written | source |
 //! |---|---|---|
 //! | `0-1`, `4-2` | as named | ORCA, section VI-C; HyperLoop |
-//! | `smallbank` | Amalgamate 15 % 0+3, Balance 15 % 2+0, DepositChecking 15 % 0+1, SendPayment 25 % 0+2, TransactSavings 15 % 0+1, WriteCheck 15 % 1+1 | SmallBank, as in FORD |
-//! | `tatp` | GetSubscriber 35 % 1+0, GetAccess 35 % 1+0, GetNewDestination 10 % 1..4+0, UpdateSubscriber 2 % 0+2, UpdateLocation 14 % 1+1, Insert- and DeleteCallForwarding 2 % each 2+1, 1+1 | TATP, as in FORD |
+//! | `smallbank` | Amalgamate 0+3, Balance 2+0, DepositChecking 0+1, TransactSavings 0+1, WriteCheck 1+1: 15 % each; SendPayment 25 % 0+2 | as in FORD |
+//! | `tatp` | GetSubscriber, GetAccess 35 % each 1+0, GetNewDestination 10 % 1..4+0; UpdateLocation 14 % 1+1; | as in FORD |
+//! | | 2 % each: UpdateSubscriber 0+2, InsertCallForwarding 2+1, DeleteCallForwarding 1+1 | |
 //! | `ycsb-t` | four read-modify-writes | YCSB-T |
 //! | `tpcc` | new-order 45 : payment 43; new-order with n of 5 to 15 lines reads 2+n and writes 4+2n keys, payment writes 4 | TPC-C, as in FORD |
 //!
 //! **Order dependence.** A one-shot transaction declares its keys and says what to do with them, so what depends on a value that it would read first
 //! (SmallBank's Amalgamate and WriteCheck; the number of a new order) is done by reconnaissance: a read at the tail ([`Task::look`]), then the
 //! transaction on the condition that what was read is still there, and from the start again if it is not. Such a transaction is timed from
-//! the reconnaissance to its commit. TATP's secondary index is read and checked (`if-value`) in the same transaction instead: whoever asks has the subscriber's number.
+//! the reconnaissance to its commit. TATP's secondary index is read and checked (`if-value`) in the same transaction instead: whoever asks has the
+//! subscriber's number.
 //!
 //! Numbers are decimal text; other values are random bytes of the size that is said.
 

@@ -99,6 +99,7 @@ fn refusal() -> impl Strategy<Value = Refusal> {
         malformed.prop_map(Refusal::Malformed),
         Just(Refusal::NoSession),
         Just(Refusal::Forgotten),
+        "[ -~]{0,40}".prop_map(Refusal::Denied),
     ]
 }
 

@@ -189,9 +189,6 @@ impl<'a, 'i> Parser<'a, 'i> {
             return self.reader.bad("expected ':' and a value");
         }
         if field.is_repeated() && *self.reader.peek() == Token::Mark(b'[') {
-            if !colon {
-                return self.reader.bad("expected ':' before a list");
-            }
             self.reader.take()?;
             let mut first = true;
             while !self.reader.takes(b']')? {

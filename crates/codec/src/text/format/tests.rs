@@ -54,6 +54,7 @@ fn an_error_says_where_and_what() {
         (r"b: '\777'", "at most \\377"),
         ("a 1", "expected ':' and a value"),
         ("numbers: [1,]", "expected a decimal number"),
+        ("numbers [1]", "expected ':' and a value"),
         ("flag: 2", "expected true or false"),
         ("a: 09", "expected an integer"),
         ("a: ?", "'?' has no meaning here"),
@@ -83,6 +84,11 @@ fn all_ways_to_write_it() {
             "named { key: \"k\" value { a: 1 } } named { key: \"\" value { } }",
         ),
         ("old { x: [1, <y: 2>] } old: -1, a: 1", "a: 1"),
+        // The colon before messages may be left out, and so it may before a list of them.
+        (
+            "named [{ key: 'k' }, < >] named: [{ key: 'l' }]",
+            "named { key: \"k\" value { } } named { key: \"\" value { } } named { key: \"l\" value { } }",
+        ),
         ("[ t . needs ] { id: 1 }", "[t.needs] { id: 1 }"),
         ("", ""),
     ] {

@@ -4,6 +4,7 @@ mod bounds;
 mod calls;
 mod calm;
 mod faults;
+mod gate;
 mod handshake;
 mod lifetime;
 mod property;

@@ -12,9 +12,10 @@
 
 use super::machine::{Machine, Side};
 use crate::kernel::{ProgramId, ResourceId, Service};
-use crate::load::Seen;
+use crate::load::{Seen, whole};
 use crate::platform::picos;
 use crate::random::exponential;
+use crate::rerun;
 use crate::sim::{Mailbox, Sim};
 use base::{Picos, Prng};
 use std::cell::RefCell;
@@ -177,6 +178,7 @@ pub fn echo(
         [machine.cross(Side::Client, batch, calls.request), machine.cross(Side::Server, batch, calls.reply)];
     let reply_work = machine.complete(calls.request).plus(calls.handler).plus(machine.post(calls.reply));
     let works = [machine.post(calls.request), reply_work];
+    let warm_up = rerun::warm_up(warm_up);
     let (last, complete) = (machine.close(), machine.complete(calls.reply));
     let Machine { kernel, clients, servers, nics, endpoint, pcie, .. } = machine;
     let sim = Sim::new(kernel);
@@ -206,10 +208,7 @@ pub fn echo(
         let phase = i as f64 / clients.len() as f64;
         sim.spawn(connection.drive(drive, phase, idle, prng));
     }
-    sim.run_until(warm_up);
-    sim.with(|kernel| kernel.reset_usage());
-    sim.run_until(warm_up.plus(span));
-    sim.end_processes();
+    let times = rerun::account(&sim, warm_up, span, || {}, || {});
     let usage = |at: ResourceId| {
         let usage = sim.with(|kernel| kernel.usage(at));
         let seconds = span.as_secs_f64();
@@ -218,7 +217,7 @@ pub fn echo(
     let busier = |a: Use, b: Use| if b.busy > a.busy { b } else { a };
     let threads = |of: &[ResourceId]| of.iter().map(|at| usage(*at).busy).sum();
     let pipelines = nics.iter().flat_map(|nic| [nic.send, nic.receive]).map(usage);
-    let seen = seen.borrow().clone();
+    let seen = whole(&seen, times);
     Echo {
         seen,
         client_threads: threads(&clients),

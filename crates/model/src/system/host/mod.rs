@@ -5,6 +5,8 @@
 //!   ring     sender's code ─▶ lines to the other core ─▶ receiver's code
 //!   UDP      send (with the kernel's way to the other socket) ─▶ [wake-up] ─▶ receive, request, send ─▶ [wake-up] ─▶ receive
 //! ```
+//! `node` puts them together: a node with its threads on the host's processors, and the ways of a request through it.
+//!
 //! `millrace model check-host` holds these against the real store, rings and server. Everything here is a program over resources with measured
 //! times; what a program adds up to is a prediction, no number of it is fitted on what it predicts.
 //!
@@ -12,10 +14,12 @@
 
 mod datagrams;
 mod lookup;
+mod node;
 mod numbers;
 mod rings;
 
 pub use datagrams::{Asleep, Served, datagrams};
 pub use lookup::{Form, Lookup, Sets};
+pub use node::{Handler, Link, Node, Route, Threads, routes, setting};
 pub use numbers::{Host, WorkingSet};
 pub use rings::{Echo, one_way};

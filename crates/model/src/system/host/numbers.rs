@@ -22,6 +22,10 @@ pub struct Host {
     pub sets: Vec<WorkingSet>,
     /// Bits per second of a sequential read.
     pub stream: f64,
+    /// Processors that threads may run on.
+    pub processors: u64,
+    /// Cycles per second of one.
+    pub clock: f64,
     /// A line to another core and back.
     pub ping_pong: Picos,
     /// Between lines that one core writes one by one and another reads.
@@ -34,10 +38,26 @@ pub struct Host {
     pub udp_send: Picos,
     /// Taking one that waits.
     pub udp_receive: Picos,
+    /// Sending a small message over a connection, to where it waits at the other socket.
+    pub tcp_send: Picos,
+    /// Taking one that waits.
+    pub tcp_receive: Picos,
+    /// Bits per second at which sending and taking grow with a message.
+    pub tcp_copy: f64,
+    /// Sending a byte through a Unix socket.
+    pub bell_send: Picos,
+    /// Taking it.
+    pub bell_receive: Picos,
     /// From the call that wakes a sleeping thread to its first instruction.
     pub wake: Picos,
+    /// The same where the sleeper's core has just become idle.
+    pub wake_soon: Picos,
+    /// How long a core is idle until a wake-up takes as long as of one that has slept for long.
+    pub long_sleep: Picos,
     /// Of which the one who wakes is busy.
     pub wake_call: Picos,
+    /// From the call that wakes a thread of the same core to its first instruction.
+    pub switch: Picos,
     /// A GET of the store whose lines are in the first-level cache.
     pub get: Picos,
     /// The same in groups.
@@ -48,6 +68,8 @@ pub struct Host {
     pub ring: Picos,
     /// A call over a ring pair, all four halves by one core.
     pub echo: Picos,
+    /// A call of the fabric, both ends: serialising, frames, routing, parsing.
+    pub call: Picos,
     /// A request of the node beside sockets and store: frame, parsing, engine, reply.
     pub request: Picos,
     /// A coherence machine takes a packet and makes one: parsing, tables, checksum.
@@ -73,19 +95,30 @@ impl Host {
         Ok(Host {
             sets,
             stream: platform.bandwidth("memory.stream")?,
+            processors: platform.count("cores.processors")?,
+            clock: platform.value("cores.clock", Dimension::Frequency)?,
             ping_pong: span("cores.ping_pong")?,
             line_single: span("cores.line_single")?,
             line_batch: span("cores.line_batch")?,
             epoll: span("kernel.epoll")?,
             udp_send: span("kernel.udp_send")?,
             udp_receive: span("kernel.udp_receive")?,
+            tcp_send: span("kernel.tcp_send")?,
+            tcp_receive: span("kernel.tcp_receive")?,
+            tcp_copy: platform.bandwidth("kernel.tcp_copy")?,
+            bell_send: span("kernel.bell_send")?,
+            bell_receive: span("kernel.bell_receive")?,
             wake: span("kernel.wake")?,
+            wake_soon: span("kernel.wake_soon")?,
+            long_sleep: span("kernel.long_sleep")?,
             wake_call: span("kernel.wake_call")?,
+            switch: span("kernel.switch")?,
             get: span("code.get")?,
             get_staged: span("code.get_staged")?,
             resume: span("code.resume")?,
             ring: span("code.ring")?,
             echo: span("code.echo")?,
+            call: span("code.call")?,
             request: span("code.request")?,
             machine: span("code.machine")?,
         })

@@ -1,6 +1,7 @@
 //! A workload on this rack: who should answer, the server, the boxes of the clients' ToRs, those of the roots, or both.
 //!
-//! Clients and servers are in different clusters, so that all three are on the way. A box has as many entries as items fit its memory; what it answers is, by popularity, what the most wanted items cover, of which a
+//! Clients and servers are in different clusters, so that all three are on the way.
+//! A box has as many entries as items fit its memory; what it answers is, by popularity, what the most wanted items cover, of which a
 //! share is lost to writes: a read is answered if the same box had read the key since it was written. In closed form, for the planner asks
 //! often; [`super::copies`] plays the same with real tables.
 //!

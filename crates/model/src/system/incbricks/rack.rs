@@ -12,7 +12,8 @@
 //! A [`Leg`] is what happens to a message between two decisions: [`Rack::steps`] says it as steps, each of which belongs to a [`Part`] of the
 //! published breakdown. Experiments perform legs one by one and decide between them; breakdowns and the planner put them in a row.
 //!
-//! Which deployment the paper had is printed as "within-cluster" and "cross-cluster" only; the counts are our reading. Each ToR has an accelerator of its own, one
+//! Which deployment the paper had is printed as "within-cluster" and "cross-cluster" only; the counts are our reading.
+//! Each ToR has an accelerator of its own, one
 //! of both kinds at each physical switch; the larger one serves the root too, without being shared in the model, for it is nowhere near full.
 
 use crate::component::{Network, NetworkBox, Switch};

@@ -1,6 +1,7 @@
 //! Clients that do operations, and what they and the machine saw.
 //!
-//! **Closed**: each client has so many operations under way (the API blocks, so that many threads of the application), and begins one when another ends. **Open**: operations are
+//! **Closed**: each client has so many operations under way (the API blocks, so that many threads of the application), and begins one when another
+//! ends. **Open**: operations are
 //! due at random moments, so many per second of all clients; whoever is free does the next that is due, and latency counts from when it was due,
 //! so that nothing is left out when clients are late. At most [`PERFORMERS`] of a client are under way at once; the others wait.
 
@@ -8,8 +9,9 @@ use super::copies::{Copies, Traffic};
 use super::rack::Rack;
 use super::world::{Answers, Caching, World};
 use crate::kernel::ResourceId;
-use crate::load::Seen;
+use crate::load::{Seen, whole};
 use crate::random::exponential;
+use crate::rerun;
 use base::{Picos, Prng};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -102,7 +104,7 @@ pub fn run(
 ) -> Outcome {
     let clients = rack.clients();
     let world = World::new(rack, caching, copies);
-    let begin = world.sim.now().plus(warm_up);
+    let begin = world.sim.now().plus(rerun::warm_up(warm_up));
     let seen = || RefCell::new(Seen::new(span));
     let shared = Rc::new(Shared { world, traffic, operations, begin, reads: seen(), writes: seen() });
     let sim = shared.world.sim.clone();
@@ -117,12 +119,8 @@ pub fn run(
             sim.spawn(perform(Rc::clone(&shared), client, prng, between.map(|b| (b, Rc::clone(&due)))));
         }
     }
-    sim.run_until(begin);
-    sim.with(|kernel| kernel.reset_usage());
-    shared.world.take_answers();
-    sim.run_until(begin.plus(span));
-    sim.end_processes();
-    account(&shared, span)
+    let times = rerun::account(&sim, begin, span, || _ = shared.world.take_answers(), || {});
+    account(&shared, span, times)
 }
 
 async fn perform(of: Rc<Shared>, client: usize, mut prng: Prng, open: Option<(Picos, Rc<Cell<Picos>>)>) {
@@ -157,10 +155,10 @@ async fn perform(of: Rc<Shared>, client: usize, mut prng: Prng, open: Option<(Pi
     }
 }
 
-fn account(of: &Shared, span: Picos) -> Outcome {
+fn account(of: &Shared, span: Picos, times: u64) -> Outcome {
     let rack = &of.world.rack;
     let seconds = span.as_secs_f64();
-    let (reads, writes) = (of.reads.borrow().clone(), of.writes.borrow().clone());
+    let (reads, writes) = (whole(&of.reads, times), whole(&of.writes, times));
     of.world.sim.with(|k| {
         let busy = |at: &ResourceId| k.usage(*at).busy.as_secs_f64() / seconds;
         let share = |at: &ResourceId| busy(at) / k.servers(*at) as f64;

@@ -4,7 +4,8 @@
 //! a window of n, and with large ones the posting core sets the pace. A request's latency counts from its posting.
 
 use crate::kernel::{ProgramId, ResourceId, Service};
-use crate::load::{Mix, Seen, Shared, measure};
+use crate::load::{Mix, Seen, Shared, identity, measure};
+use crate::rerun;
 use crate::sim::{Mailbox, Sim};
 use base::{Picos, Prng};
 use std::cell::RefCell;
@@ -32,13 +33,19 @@ const ARGUMENTS: u64 = 1 << 20;
 
 /// Runs them, without account for `warm_up`, then for `span`.
 pub fn run(sim: &Sim, seed: u64, of: &Batches, warm_up: Picos, span: Picos) -> Seen {
-    let begin = sim.now().plus(warm_up);
+    let cores: Vec<_> = (0..of.instances).map(|number| ResourceId(of.cores.0 + number as u32)).collect();
+    let what = || format!("batches {seed} {of:?}");
+    let identity = identity(sim, [&of.mix].into_iter(), &cores, (warm_up, span), what);
+    if let Some(mut seen) = identity.as_deref().and_then(|identity| rerun::known(sim, identity)) {
+        return seen.remove(0);
+    }
+    let begin = sim.now().plus(rerun::warm_up(warm_up));
     let seen: Shared = Rc::new(RefCell::new(Seen::new(span)));
     for number in 0..of.instances {
         let prng = Prng::for_entity(seed, number, 7);
         sim.spawn(instance(sim.clone(), of.clone(), number, prng, begin, Rc::clone(&seen)));
     }
-    measure(sim, vec![seen], begin, span).remove(0)
+    measure(sim, vec![seen], (begin, span), identity).remove(0)
 }
 
 async fn instance(sim: Sim, of: Batches, number: u64, mut prng: Prng, begin: Picos, seen: Shared) {

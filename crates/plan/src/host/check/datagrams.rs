@@ -2,7 +2,7 @@
 
 use super::{Bench, Kind, Row, code};
 use base::{Clock, Nanos};
-use bench::probe::echo::datagrams::costs;
+use bench::probe::echo::one_way;
 use bench::probe::{cores, timing, wakeups};
 use model::system::host::{Asleep, Host, datagrams};
 use protocol::memcache::udp::Frame;
@@ -70,9 +70,9 @@ pub(super) fn check(bench: &mut Bench<'_>) -> Result<Vec<Row>, Box<dyn Error>> {
 }
 
 /// Replaces the figures that the server rests on.
-fn probe(bench: &mut Bench<'_>, asleep: Asleep) -> io::Result<()> {
+pub(super) fn probe(bench: &mut Bench<'_>, asleep: Asleep) -> io::Result<()> {
     let span = Nanos::from_millis(4);
-    let [send, receive] = costs(bench.cores, span)?;
+    let [send, receive] = one_way::datagram(bench.cores, span)?;
     bench.figures.note("kernel.udp_send", &send, "ns", "bursts over loopback");
     bench.figures.note("kernel.udp_receive", &receive, "ns", "bursts over loopback");
     let look = UdpSocket::bind("127.0.0.1:0")?;
@@ -86,6 +86,11 @@ fn probe(bench: &mut Bench<'_>, asleep: Asleep) -> io::Result<()> {
         let woken = wakeups::by_eventfd(bench.cores.0, bench.cores.1, Nanos::from_millis(30))?;
         bench.figures.note("kernel.wake", &woken.to_run, "us", "eventfd, sleeper idle 60 us");
         bench.figures.note("kernel.wake_call", &woken.call, "us", "eventfd, sleeper idle 60 us");
+        let (soon, long) = wakeups::just_asleep(bench.cores.0, bench.cores.1, Nanos::from_millis(20))?;
+        bench.figures.note("kernel.wake_soon", &soon.to_run, "us", "eventfd, sleeper idle 1 us");
+        bench.figures.note("kernel.long_sleep", &[long], "us", "where wake-ups are as long as after 60 us");
+        let switched = wakeups::by_eventfd(bench.cores.1, bench.cores.1, Nanos::from_millis(5))?;
+        bench.figures.note("kernel.switch", &switched.to_run, "us", "eventfd, on one core");
     }
     Ok(())
 }

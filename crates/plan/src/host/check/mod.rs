@@ -10,6 +10,7 @@
 //! The error of a round is that of the mean of its two predictions; shown is the median over rounds, with the tenth and ninetieth percentile.
 
 mod datagrams;
+mod node;
 mod rings;
 pub(super) mod store;
 
@@ -43,9 +44,26 @@ pub struct CheckHost {
     #[arg(long)]
     json: bool,
 
+    /// Only these
+    #[arg(long, value_name = "PART", value_delimiter = ',')]
+    only: Vec<Part>,
+
     /// Largest working set of the probe
     #[arg(long, value_name = "SIZE", default_value = "1g")]
     largest: Bytes,
+}
+
+/// What is held against the model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Part {
+    /// Rings between two cores
+    Rings,
+    /// GETs of the store
+    Store,
+    /// The server over UDP
+    Udp,
+    /// Services of a node at every place, over shared memory and TCP
+    Node,
 }
 
 /// How a row's figures are shown: a unit and what one of it is in the figures' own.
@@ -161,8 +179,10 @@ impl CheckHost {
             Bench { machine: &machine, figures: &mut figures, cores: (first, second), quick: self.quick };
         let bar = progress::bar(self.json);
         let mut rows = Vec::new();
-        for (at, (name, group)) in GROUPS.iter().enumerate() {
-            progress::show(&bar, at as f64 / GROUPS.len() as f64, name);
+        let wanted = |part: &Part| self.only.is_empty() || self.only.contains(part);
+        let groups: Vec<_> = GROUPS.iter().filter(|(part, ..)| wanted(part)).collect();
+        for (at, (_, name, group)) in groups.iter().enumerate() {
+            progress::show(&bar, at as f64 / groups.len() as f64, name);
             rows.extend(group(&mut bench)?);
         }
         bar.finish_and_clear();
@@ -189,8 +209,12 @@ impl CheckHost {
 
 type Group = fn(&mut Bench<'_>) -> Result<Vec<Row>, Box<dyn Error>>;
 
-const GROUPS: [(&str, Group); 3] =
-    [("rings", rings::check), ("store", store::check), ("UDP server", datagrams::check)];
+const GROUPS: [(Part, &str, Group); 4] = [
+    (Part::Rings, "rings", rings::check),
+    (Part::Store, "store", store::check),
+    (Part::Udp, "UDP server", datagrams::check),
+    (Part::Node, "services by placement", node::check),
+];
 
 fn table(shown: &[Shown]) -> Table {
     let mut table = Table::new(["what", "predicted", "measured", "unit", "error", "spread", "rounds"]);

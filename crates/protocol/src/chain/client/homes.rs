@@ -82,7 +82,7 @@ impl Client {
         self.homes.is_claimed = !said_by_home;
         let op = self.ops.get_mut(&ticket).expect("what was sent is under way");
         self.timers.remove(&(op.send_at.min(op.deadline), ticket));
-        (op.send_at, op.silent, op.hops) = (Nanos::MAX, 0, 0);
+        (op.send_at, op.attempts, op.silent, op.hops) = (Nanos::MAX, 0, 0, 0);
         op.claimed += 1;
         self.timers.insert((op.deadline, ticket));
         if let Some(id) = op.id.take() {

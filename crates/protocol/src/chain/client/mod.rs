@@ -94,7 +94,7 @@ struct Op {
     deadline: Nanos,
     send_at: Nanos,
     timeout: Nanos,
-    /// Sent so often.
+    /// Sent so often under its number.
     attempts: u32,
     /// Timeouts in a row of whom it was sent to.
     silent: u32,

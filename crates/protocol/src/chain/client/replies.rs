@@ -115,6 +115,29 @@ impl Client {
                 self.end(ticket, Err(Failure::Refused(why)));
                 self.send_waiting(now, out);
             }
+            Refusal::Denied(_) => {
+                self.hear_denied(ticket, &why);
+                self.send_waiting(now, out);
+            }
+        }
+    }
+
+    /// There is no right to it: that is final. Of a write that was sent before, an earlier copy may have met other rights.
+    fn hear_denied(&mut self, ticket: u64, why: &Refusal) {
+        let op = &self.ops[&ticket];
+        let failed = || Err(Failure::Refused(why.clone()));
+        match op.what {
+            // What waits for a session has not been sent.
+            What::Open => {
+                self.remove(ticket);
+                for waiting in std::mem::take(&mut self.waiting) {
+                    self.end(waiting, failed());
+                }
+            }
+            What::Do(_) | What::Relay(_) if op.attempts > 1 && !op.only_reads() => {
+                self.end(ticket, Err(Failure::Unknown));
+            }
+            What::Do(_) | What::Relay(_) | What::Ask => self.end(ticket, failed()),
         }
     }
 

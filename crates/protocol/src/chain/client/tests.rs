@@ -285,6 +285,44 @@ fn what_is_malformed_is_not_sent() {
 }
 
 #[test]
+fn what_is_denied_is_not_asked_again() {
+    let denied = || Refusal::Denied("no right to write key a".to_owned());
+    let mut scene = Scene::open(64);
+    let write = scene.start(put(b"a"));
+    let (to, sent) = scene.request();
+    scene.refuse(to, sent, denied());
+    assert_eq!(scene.client.next_done(), Some((write, Err(Failure::Refused(denied())))), "it was not done");
+    // An earlier copy may have been done, before the right was taken away.
+    let write = scene.start(put(b"a"));
+    scene.request();
+    scene.wait();
+    let (to, sent) = scene.request();
+    scene.refuse(to, sent, denied());
+    assert_eq!(scene.client.next_done(), Some((write, Err(Failure::Unknown))));
+    let read = scene.start(get(b"a"));
+    scene.request();
+    scene.wait();
+    let (to, sent) = scene.request();
+    scene.refuse(to, sent, denied());
+    assert_eq!(scene.client.next_done(), Some((read, Err(Failure::Refused(denied())))), "it changes nothing");
+    assert_eq!((scene.client.under_way(), scene.out.len()), (0, 0));
+}
+
+#[test]
+fn who_may_open_no_session_is_told_for_all_that_waits() {
+    let mut scene = Scene::new(Config::default());
+    let tickets = [scene.start(put(b"a")), scene.start(put(b"b"))];
+    let (to, Message::Open { token }) = scene.sent() else { panic!("it opens one") };
+    let id = RequestId { session: SessionId(0), sequence: token };
+    let denied = Refusal::Denied("no right to call millrace.Txn/Open".to_owned());
+    scene.refuse(to, id, denied.clone());
+    for ticket in tickets {
+        assert_eq!(scene.client.next_done(), Some((ticket, Err(Failure::Refused(denied.clone())))));
+    }
+    assert_eq!((scene.client.under_way(), scene.out.len(), scene.client.next_deadline()), (0, 0, Nanos::MAX));
+}
+
+#[test]
 fn as_many_as_may_be_are_under_way_and_what_nobody_took_counts() {
     let mut scene = Scene::new(Config { window: 2, ..Config::default() });
     scene.start(Transaction::default());

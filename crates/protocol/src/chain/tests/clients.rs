@@ -113,7 +113,9 @@ impl World {
         let now = self.now;
         let Some(asked) = self.clients.asked.get_mut(&(client, id)) else { return };
         match why {
-            Refusal::NoSession | Refusal::Forgotten | Refusal::Malformed(_) => asked.is_lost = true,
+            Refusal::NoSession | Refusal::Forgotten | Refusal::Malformed(_) | Refusal::Denied(_) => {
+                asked.is_lost = true
+            }
             Refusal::Elsewhere(Some(other)) if asked.again_at != Nanos::MAX && asked.to != other.0 => {
                 // The next one to be tried is that one.
                 asked.to = other.0.saturating_sub(1);

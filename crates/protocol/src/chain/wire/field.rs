@@ -360,7 +360,7 @@ choices! {
     Condition { 0 Version(version), 1 Exists, 2 Value(value), 3 AtLeast(least), }
     Change { 0 Put(value), 1 Delete, 2 Add(by), }
     Abort { 0 Condition(place), 1 NotANumber(place), 2 Overflow(place), 3 NoRoom, 4 LongReply, 5 Claimed, }
-    Refusal { 0 Elsewhere(replica), 1 Busy, 2 Malformed(why), 3 NoSession, 4 Forgotten, }
+    Refusal { 0 Elsewhere(replica), 1 Busy, 2 Malformed(why), 3 NoSession, 4 Forgotten, 5 Denied(what), }
     Status { 0 Done(outcome), 1 Unknown, 2 Forgotten, }
     Malformed {
         0 Empty, 1 TooManyOps(count), 2 TooLong(bytes), 3 BadKey(key), 4 LongValue(key, bytes), 5 WrittenTwice(key),

@@ -178,6 +178,7 @@ fn with_clients() -> Vec<(&'static str, Message)> {
         ("busy", refused(Refusal::Busy)),
         ("no session", refused(Refusal::NoSession)),
         ("forgotten", refused(Refusal::Forgotten)),
+        ("no right", refused(Refusal::Denied("no right to write key k".to_owned()))),
         ("empty", refused(Refusal::Malformed(Malformed::Empty))),
         ("too many operations", refused(Refusal::Malformed(Malformed::TooManyOps(1025)))),
         ("too long", refused(Refusal::Malformed(Malformed::TooLong(1 << 21)))),

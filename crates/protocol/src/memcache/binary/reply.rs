@@ -35,7 +35,7 @@ const UNKNOWN: u16 = 0x81;
 fn status(line: &[u8]) -> Option<(u16, &[u8])> {
     const EXPECTED: [Line; 7] =
         [Line::Ok, Line::End, Line::Stored, Line::Deleted, Line::Touched, Line::Reset, Line::MetaNoop];
-    const FIXED: [(Line, u16, &str); 11] = [
+    const FIXED: [(Line, u16, &str); 16] = [
         (Line::NotFound, 0x01, "Not found"),
         (Line::Exists, 0x02, "Data exists for key."),
         (Line::TooLarge, 0x03, "Too large."),
@@ -45,6 +45,11 @@ fn status(line: &[u8]) -> Option<(u16, &[u8])> {
         (Line::FlushRefused, REFUSED, "Auth failure."),
         (Line::Unauthenticated, REFUSED, "Auth failure."),
         (Line::LoginFailed, REFUSED, "Auth failure."),
+        (Line::NoRead, REFUSED, "No right to read this key"),
+        (Line::NoWrite, REFUSED, "No right to write this key"),
+        (Line::NoReadAll, REFUSED, "No right to read all keys"),
+        (Line::NoRight, REFUSED, "No right to anything here"),
+        (Line::NoAdmin, REFUSED, "No right to administer"),
         (Line::Error, UNKNOWN, "Unknown command"),
         (Line::Busy, BUSY, "busy"),
     ];

@@ -1,6 +1,7 @@
 //! How busy a core was, and with what: the kernel's own count, in ticks of 10 ms.
 //!
-//! What interrupts and forwarding take within a system call counts as that call's here, since the kernel is built without `IRQ_TIME_ACCOUNTING` on most machines; softirq is what is
+//! What interrupts and forwarding take within a system call counts as that call's here, since the kernel is built without `IRQ_TIME_ACCOUNTING` on
+//! most machines; softirq is what is
 //! left of it outside of calls.
 
 use std::fs;

@@ -139,7 +139,7 @@ pub struct Bench {
     /// Print the whole result as JSON
     #[arg(long, help_heading = "Output")]
     json: bool,
-    /// Write an HTML page with plots
+    /// Write an HTML page with plots; a name that ends in .svg: the plots alone, .csv or .parquet: its figures as rows
     #[arg(long, alias = "plot", value_name = "FILE", help_heading = "Output")]
     report: Option<PathBuf>,
 }

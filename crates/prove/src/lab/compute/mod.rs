@@ -40,7 +40,8 @@ use way::{Operation, Way};
 /// Measure computations at the client, at the server and in the box.
 ///
 /// An increment and a conditional put (that stores, and that does not) are done three ways: the client reads, computes and compares-and-swaps; the server
-/// computes; a box on the way does, by its copy (what changes nothing), in its user tier or its XDP program, or by whatever else register coherence.compute offers. All lines of the table are
+/// computes; a box on the way does, by its copy (what changes nothing), in its user tier or its XDP program, or by whatever else register
+/// coherence.compute offers. All lines of the table are
 /// measured in turns, so that they see the same machine. At the end every number must be what its operations make it; the exit status is 1 if one is
 /// not.
 ///

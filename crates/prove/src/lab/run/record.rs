@@ -181,7 +181,8 @@ const NOBODY: u32 = u32::MAX;
 const OWNERS: u32 = NOBODY - 1;
 
 impl Recorded {
-    /// Merges what was seen since `begun`, by time; `owners` are when boxes died that may have owned keys. At one moment calls come first: so nothing is ordered that was not.
+    /// Merges what was seen since `begun`, by time; `owners` are when boxes died that may have owned keys.
+    /// At one moment calls come first: so nothing is ordered that was not.
     pub fn merge(parts: Vec<Part>, wipes: &[Wipe], owners: &[Nanos], begun: Nanos) -> Recorded {
         let mut events: Vec<(u32, Event)> = Vec::new();
         for part in parts {

@@ -86,7 +86,7 @@ pub struct Sweep {
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=100))]
     seeds: u64,
 
-    /// Write a figure, measured points and theory's lines: .svg, or .html with the table
+    /// Write measured points and theory's lines: .svg, or .html with the table, or .csv or .parquet with rows
     #[arg(long, alias = "plot", value_name = "FILE", value_parser = plot_file)]
     report: Option<PathBuf>,
 
@@ -107,8 +107,8 @@ fn skew(text: &str) -> Result<f64, String> {
 fn plot_file(text: &str) -> Result<PathBuf, String> {
     let path = PathBuf::from(text);
     match path.extension().and_then(|extension| extension.to_str()) {
-        Some("svg" | "html") => Ok(path),
-        _ => Err(format!("{text:?} ends in neither .svg nor .html")),
+        Some("svg" | "html" | "csv" | "parquet") => Ok(path),
+        _ => Err(format!("{text:?} ends in neither .svg nor .html, .csv or .parquet")),
     }
 }
 
@@ -141,9 +141,7 @@ impl Sweep {
     pub fn run(&self) -> Result<(), IncError> {
         let rows = self.measure()?;
         if let Some(path) = &self.report {
-            let text =
-                show::figure(self, &rows, path.extension().is_some_and(|extension| extension == "html"));
-            std::fs::write(path, text).map_err(|cause| IncError::Write(path.clone(), cause))?;
+            show::page(self, &rows).write(path).map_err(|cause| IncError::Write(path.clone(), cause))?;
         }
         show::print(self, &rows).map_err(IncError::Output)
     }

@@ -4,7 +4,6 @@ use super::cell::{Case, Spread};
 use super::{Row, Sweep};
 use bench::report::axis::{Axis, Scale, Unit};
 use bench::report::fit::{Curve, Dot, Fit};
-use bench::report::plot;
 use bench::report::{Block, Report, Section, Table, environment};
 use std::io::{self, Write};
 
@@ -20,15 +19,11 @@ pub fn print(sweep: &Sweep, rows: &[Row]) -> io::Result<()> {
     writeln!(out, "{}\n\n{}", setup(sweep), table(sweep, rows))
 }
 
-/// As a file: the plots alone, or a page with them and the table.
-pub fn figure(sweep: &Sweep, rows: &[Row], is_page: bool) -> String {
+/// The page with its plots and the table.
+pub fn page(sweep: &Sweep, rows: &[Row]) -> Report {
     let plots: Vec<Fit> = sweep.cases().into_iter().map(|case| plot(sweep, rows, case)).collect();
-    if !is_page {
-        let drawn: Vec<String> = plots.iter().map(Fit::svg).collect();
-        return plot::file([drawn.iter().map(String::as_str).collect()]);
-    }
     let furthest = rows.iter().map(|row| best(sweep, row) - row.together.mean).fold(0.0, f64::max);
-    let blocks = plots.iter().map(|plot| Block::Plot(plot.svg())).collect();
+    let blocks = plots.iter().map(|plot| Block::Plot(plot.draw())).collect();
     Report {
         title: "Cache size and skew".to_owned(),
         subtitle: setup(sweep),
@@ -42,7 +37,6 @@ pub fn figure(sweep: &Sweep, rows: &[Row], is_page: bool) -> String {
         ],
         environment: environment::facts(),
     }
-    .html()
 }
 
 fn setup(sweep: &Sweep) -> String {

@@ -59,7 +59,8 @@ fn wrong_sweeps_are_refused() {
 fn figures_are_whole() {
     let sweep = sweep(SMALL);
     let rows = sweep.measure().expect("it runs");
-    let (svg, page) = (super::show::figure(&sweep, &rows, false), super::show::figure(&sweep, &rows, true));
+    let page = super::show::page(&sweep, &rows);
+    let (svg, page) = (page.drawings(), page.html());
     assert!(svg.starts_with("<svg") && svg.matches("<circle").count() == 3);
     assert!(page.starts_with("<!doctype html>") && page.contains("policy alone"));
 }

@@ -43,6 +43,7 @@ impl Rec {
             grpc: None,
             cores: None,
             registers: Arc::new(Registers::default()),
+            rights: None,
         };
         let server = Server::start(plan).map_err(|error| error.to_string())?;
         let subject = Described::of(&Target::Fabric(server.addresses()[0].clone()))?;

@@ -3,17 +3,13 @@
 use super::{Account, Counted, Run, Subject};
 use fabric::channel::{CallOptions, Channel, Options as ChannelOptions, StartError, What};
 use fabric::link::Address;
-use fabric::registers::Registers;
 use fabric::server::{Options, Server};
 use fabric::service::{Incoming, MethodDescriptor, Service, ServiceDescriptor};
 use fabric::status::Status;
 use ring::wait::{Outcome, WaitPolicy};
-use serve::engine_cores::{EngineCores, EngineWishes};
-use serve::rpc::engine::{OnThisCore, come};
+use serve::rpc::own::OwnServer;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 const KEYS: u32 = 16;
@@ -52,42 +48,14 @@ impl Service for Count {
     }
 }
 
-pub(super) struct Rpc {
-    address: Address,
-    registers: Arc<Registers>,
-    stop: Arc<AtomicBool>,
-    server: Option<JoinHandle<()>>,
-    // After the server, which has calls on it.
-    _engine: OnThisCore,
-    _cores: EngineCores,
-}
+pub(super) struct Rpc(OwnServer);
 
 impl Rpc {
     pub(super) fn start() -> Result<Rpc, String> {
-        let (registers, stop) = (Arc::new(Registers::default()), Arc::<AtomicBool>::default());
         let server = Server::try_new(Options::default()).map_err(|error| error.to_string())?;
-        let server = server.service(Count::default()).registers(Arc::clone(&registers));
         let asked: Address = "tcp:127.0.0.1:0".parse().expect("an address");
-        let server = server.listen(&asked).map_err(|error| error.to_string())?;
-        let address = server.addresses().next().cloned().expect("it listens");
-        let cores = EngineCores::for_one(EngineWishes::default()).map_err(|error| error.to_string())?;
-        let come = come(server, cores.core(0), &registers).map_err(|error| error.to_string())?;
-        let (mut server, engine) = come;
-        let over = Arc::clone(&stop);
-        let thread = std::thread::Builder::new().name("soak-rpc".to_owned());
-        let thread = thread.spawn(move || server.run(WaitPolicy::default(), &over));
-        let server = Some(thread.map_err(|error| error.to_string())?);
-        Ok(Rpc { address, registers, stop, server, _engine: engine, _cores: cores })
-    }
-}
-
-impl Drop for Rpc {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        if let Some(server) = self.server.take() {
-            // A panic in it was printed, and its clients' calls failed.
-            let _ = server.join();
-        }
+        let server = server.service(Count::default()).listen(&asked).map_err(|error| error.to_string())?;
+        OwnServer::start(server).map(Rpc).map_err(|error| error.to_string())
     }
 }
 
@@ -97,11 +65,11 @@ impl Subject for Rpc {
     }
 
     fn go_to(&self, place: &str) -> Result<(), String> {
-        self.registers.set_live("place.handlers", place).map_err(|error| error.to_string())
+        self.0.registers().set_live("place.handlers", place).map_err(|error| error.to_string())
     }
 
     fn client(&self, number: u32, run: &Run) -> Result<Account, String> {
-        let channel = Channel::connect(&self.address, &ChannelOptions::default());
+        let channel = Channel::connect(&self.0.addresses()[0], &ChannelOptions::default());
         let mut channel = channel.map_err(|error| error.to_string())?;
         let method = channel.method("soak.Count/Next").ok_or("the server has no Count")?;
         let (mut account, mut open, mut next) = (Account::default(), BTreeMap::new(), u64::from(number));

@@ -109,6 +109,10 @@ pub struct Verify {
     /// What is read
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
+
+    /// Print a JSON object for each instead of words
+    #[arg(long)]
+    json: bool,
 }
 
 impl Backup {
@@ -251,13 +255,16 @@ impl Verify {
     pub fn run(&self) -> Result<(), ChainError> {
         let mut bad = 0;
         for path in &self.paths {
-            match verify(path) {
-                Ok(text) => println!("{}: good: {text}", path.display()),
-                Err(text) => {
-                    bad += 1;
-                    println!("{}: DAMAGED: {text}", path.display());
+            let read = verify(path);
+            bad += usize::from(read.is_err());
+            let line = match (&read, self.json) {
+                (Ok(text), false) => format!("{}: good: {text}", path.display()),
+                (Err(text), false) => format!("{}: DAMAGED: {text}", path.display()),
+                (Ok(text) | Err(text), true) => {
+                    serde_json::json!({ "path": path, "good": read.is_ok(), "what": text }).to_string()
                 }
-            }
+            };
+            println!("{line}");
         }
         if bad > 0 { Err(ChainError::Unsound(bad, self.paths.len())) } else { Ok(()) }
     }

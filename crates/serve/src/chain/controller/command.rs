@@ -206,7 +206,7 @@ impl ControllerNode {
         let name = common.keys.name();
         let registers = registers(&common.set)?;
         let controlling = Controlling::new(common.keys, common.listen, registers);
-        let shell = Shell::of(controlling, self.listening.admin(self.admin.or(admin))?, stop)?;
+        let shell = Shell::of(controlling, self.listening.access(self.admin.or(admin))?, stop)?;
         if let Some(admin) = shell.admin() {
             say(&format!("{name}: metrics at {}/metrics", admin.url()));
         }

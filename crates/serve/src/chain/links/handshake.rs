@@ -11,7 +11,8 @@
 //!
 //! | kind | |
 //! |---|---|
-//! | HELLO | role u8 (0 replica, 1 controller, 2 operator), u8 0, number u16 (0 of an operator, who is known by his instance), chain u32, u16 0, instance u64, nonce 16 bytes, then the address as text: none for who serves no clients |
+//! | HELLO | role u8 (0 replica, 1 controller, 2 operator), u8 0, number u16 (0 of an operator, who is known by his instance), chain u32, u16 0,
+//! instance u64, nonce 16 bytes, then the address as text: none for who serves no clients |
 //! | PROOF | u16 0, tag 16 bytes |
 //! | REFUSED | why u8, 9 bytes of 0 |
 //! | BEAT | 10 bytes of 0: it breaks silence on a link that is up |

@@ -21,8 +21,8 @@
 //! more takes the place of one that is gone, or is refused.
 //!
 //! Errors: a link that is lost, silent for `SILENCE`, or says what is no message of this chain, is dropped and dialled again, after
-//! 5 ms at first and `LONGEST_PAUSE` at most. Who is behind a proven link is known; what travels on it is not encrypted, and who can change
-//! bytes on its way can change messages.
+//! 5 ms at first and `LONGEST_PAUSE` at most. Who is behind a proven link is known; what travels on it is encrypted, and cannot be changed on its way,
+//! at `tls:` addresses alone.
 
 mod dials;
 mod handshake;
@@ -33,7 +33,7 @@ pub use peer::Counts;
 use base::Nanos;
 use base::key::{Key, random};
 use dials::Dials;
-use fabric::link::{self, Address, Frames, Link, LinkOptions, Listener};
+use fabric::link::{self, Address, Frames, Link, LinkOptions, Listener, TlsOptions};
 use handshake::{Handshake, Hello, Refusal, Side, Step};
 use peer::{Peer, State};
 use protocol::chain::{Message, NodeId, ReplicaId, wire};
@@ -106,6 +106,7 @@ impl Links {
         peers: impl IntoIterator<Item = (NodeId, Option<Address>)>,
     ) -> io::Result<Links> {
         let listener = listen.map(|address| link::listen(address, &options())).transpose()?;
+        let notices = listen.and_then(in_clear).into_iter().collect();
         let peers = peers
             .into_iter()
             .filter(|(node, _)| *node != me)
@@ -131,7 +132,7 @@ impl Links {
             frames: Frames::default(),
             bytes: Vec::new(),
             refused: Refused::default(),
-            notices: Vec::new(),
+            notices,
         })
     }
 
@@ -394,6 +395,18 @@ fn dials(me: NodeId, peer: NodeId) -> bool {
         (NodeId::Replica(_) | NodeId::Client(_), NodeId::Controller(_)) => true,
         _ => false,
     }
+}
+
+/// What is said of links that other machines reach, of a process that has a certificate and does not use it for them.
+fn in_clear(address: &Address) -> Option<String> {
+    let (Address::Tcp(endpoint) | Address::Udp(endpoint)) = address else { return None };
+    let is_near = endpoint.resolve().is_ok_and(|at| at.ip().to_canonical().is_loopback());
+    let has_certificate = TlsOptions::of_process().certificate.is_some();
+    (has_certificate && !is_near).then(|| {
+        format!(
+            "links of members at {address} prove who is there and hide nothing: with the certificate of this process they are encrypted at              tls:{endpoint}, which all members must be told"
+        )
+    })
 }
 
 /// Room for a batch of entries or a few chunks of an image.

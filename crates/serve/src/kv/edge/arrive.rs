@@ -1,7 +1,7 @@
 //! What arrives at an edge: connections, bytes, room for replies.
 
 use super::home::HOME;
-use super::{Edge, WAKE, live, token, verbose};
+use super::{Edge, WAKE, live, token, verbose, watch};
 use crate::kv::connection::{Connection, Wire};
 use crate::kv::datagrams::Datagrams;
 use crate::kv::messages::Arrivals;
@@ -25,6 +25,7 @@ impl Edge {
             if token == WAKE {
                 self.welcome();
                 self.hear_of_late();
+                self.show_all_lines();
                 continue;
             }
             if token == HOME {
@@ -66,11 +67,16 @@ impl Edge {
                 (self.connections.len() - 1) as u32
             });
             self.generation = self.generation.wrapping_add(1);
-            let parser = self.shared.entrance.parser(self.shared.registers.size(Id::StoreMaxValue));
+            let max_value = self.shared.registers.size(Id::StoreMaxValue);
+            let (parser, guest) = self.shared.entrance.enter(max_value, wire.descriptor());
             let mut connection = Connection::new(wire, parser, self.generation, self.now);
+            connection.guest = guest;
             connection.entry = Some(self.known.enter(purpose.name(), connection.descriptor(), self.now));
             if verbose::is_on() {
                 verbose::came(connection.number());
+            }
+            if purpose != Purpose::Datagrams {
+                watch::tell(&self.watchers, &connection, None);
             }
             let token = epoll::EventData::new_u64(token(id, self.generation));
             let watched = epoll::add(&self.epoll, connection.descriptor(), token, epoll::EventFlags::IN);

@@ -32,9 +32,11 @@ impl Edge {
             return false;
         }
         let came = self.read_socket(id);
-        let Some(Some(connection)) = self.connections.get(id as usize) else { return came };
+        let Some(Some(connection)) = self.connections.get_mut(id as usize) else { return came };
         let Wire::Stream(stream) = &connection.wire else { return came };
         if !stream.socket.is_handshaking() {
+            // What came with the end of the handshake is looked at in the next turn.
+            connection.guest.shook_hands(&stream.socket);
             self.shared.net.tls_handshakes.add(1);
             self.shared.net.tls_resumed.add(u64::from(stream.socket.is_resumed()));
             self.handshakes.forget(id);

@@ -24,7 +24,8 @@
 //! 4. A shared-memory connection is in `polled`, or runnable, or parked: then its client rings its socket, which epoll watches.
 //!
 //! One file per step: `arrive`, `turn`, `settle`, `drain`; before them, where there is TLS, `handshakes`; `home` is what edge 0 does for the home of boxes,
-//! and what any does for commands that wait for them. Requests that leave spans: `traced`; what `-vv` logs: `verbose`.
+//! and what any does for commands that wait for them. Requests that leave spans: `traced`; what `-vv` logs: `verbose`; clients that
+//! watch: `watch`.
 //!
 //! Bounds: requests in flight by the ring; buffered bytes by `net.buffer_limit`, shared memory by `shm.memory`; connections by `net.max_connections`.
 
@@ -38,12 +39,14 @@ mod tests;
 mod traced;
 mod turn;
 mod verbose;
+mod watch;
 
 use super::connection::Connection;
 use super::dedicated::Link;
 use super::service::prefixes::Detail;
 use super::service::{Kv, Reply};
 use super::shared::Shared;
+use super::watchers::Watchers;
 use crate::kv::registers::Id;
 use crate::memcached::accept::Inbox;
 use crate::memcached::connections::Connections;
@@ -95,6 +98,9 @@ pub struct Edge {
     /// Where all can see them.
     known: Connections,
     detail: Detail,
+    watchers: Watchers,
+    /// Connections that watch; some may have ended since.
+    watching: Vec<u32>,
     vacant: Vec<u32>,
     generation: u32,
     /// Connections with something to do, since they last had nothing.
@@ -173,6 +179,8 @@ impl Edge {
             connections: Vec::new(),
             known: Connections::default(),
             detail: Detail::default(),
+            watchers: Watchers::default(),
+            watching: Vec::new(),
             vacant: Vec::new(),
             generation: 0,
             runnable: VecDeque::new(),
@@ -211,6 +219,13 @@ impl Edge {
     #[must_use]
     pub fn counted_by(mut self, detail: &Detail) -> Edge {
         self.detail = detail.clone();
+        self
+    }
+
+    /// Has clients that ask for it shown what happens.
+    #[must_use]
+    pub fn watched_by(mut self, watchers: &Watchers) -> Edge {
+        self.watchers = watchers.clone();
         self
     }
 

@@ -1,6 +1,6 @@
 //! What a connection waits for next, and its end.
 
-use super::{Edge, live, token, verbose};
+use super::{Edge, live, token, verbose, watch};
 use crate::kv::connection::{Connection, Wire};
 use crate::kv::registers::Id;
 use crate::kv::stream::Interest;
@@ -28,6 +28,9 @@ impl Edge {
         if connection.closing && connection.late.is_empty() {
             return self.close(id);
         }
+        if connection.watching.is_some() && connection.late.is_empty() && !connection.is_ready {
+            return self.show_lines(id);
+        }
         if connection.has_work() {
             connection.runnable = true;
             let queue = if connection.lags { &mut self.laggards } else { &mut self.runnable };
@@ -47,7 +50,7 @@ impl Edge {
         }
     }
 
-    fn watch(&mut self, id: u32, interest: Interest) {
+    pub(super) fn watch(&mut self, id: u32, interest: Interest) {
         let connection = live(&mut self.connections, id);
         let token = epoll::EventData::new_u64(token(id, connection.generation));
         // Only streams wait for room with epoll.
@@ -108,6 +111,7 @@ impl Edge {
         for id in 0..self.connections.len() as u32 {
             if let Some(connection) = &self.connections[id as usize]
                 && !matches!(connection.wire, Wire::Datagrams(_))
+                && connection.watching.is_none()
                 && self.now.since(connection.heard) > limit
             {
                 self.shared.net.idle_kicks.add(1);
@@ -128,6 +132,7 @@ impl Edge {
     pub(super) fn close(&mut self, id: u32) {
         let Some(mut connection) = self.connections[id as usize].take() else { return };
         if !matches!(connection.wire, Wire::Datagrams(_)) {
+            watch::tell(&self.watchers, &connection, Some(&connection.why));
             closing::log("kv", || peer_of(connection.descriptor()), &connection.why);
         }
         if !connection.late.is_empty() {

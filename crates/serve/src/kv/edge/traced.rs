@@ -48,7 +48,7 @@ pub(super) struct Traces {
     put_off: Vec<PutOff>,
     /// Every request is logged, and so is a hit.
     logs: bool,
-    /// Every request is counted by its prefix, and so is a hit.
+    /// Every request is counted by its prefix or shown to watchers, and so is a hit.
     counts: bool,
     /// Some are sampled. All, while they are logged or counted.
     samples: bool,
@@ -99,7 +99,7 @@ impl Traces {
         if self.logs {
             verbose::request(number, &request);
         }
-        let request = if self.counts { request.counted() } else { request };
+        let request = if self.counts { request.counted(number) } else { request };
         if !self.samples {
             let refused = port.submit(woken, request).is_err();
             assert!(!refused, "the ring has room for a request");

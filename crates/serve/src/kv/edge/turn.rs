@@ -1,12 +1,14 @@
 //! A turn: what runnable connections ask is submitted, executed and answered.
 
 use super::home::NOBODY;
-use super::{Edge, Owed, live, verbose};
+use super::{Edge, Owed, live, verbose, watch};
 use crate::kv::connection::Parsed;
 use crate::kv::registers::Id;
 use crate::kv::service::{Late, Listing, Origin, Reply, Request, cost_of_bytes};
 use base::Nanos;
 use engine::StageRun;
+use protocol::memcache::Command;
+use protocol::memcache::watch::Streams;
 
 /// What laggards may cost in a turn in which the others cost less, and what who asks for little asks for at most.
 const LAGGARDS_COST: usize = 16;
@@ -20,7 +22,8 @@ impl Edge {
     /// A round for those that have waited for this turn, and one for a laggard.
     pub(super) fn turn(&mut self) {
         self.pool.resize(self.shared.registers.size(Id::EdgeReadBuffer));
-        self.traces.sample(self.shared.registers.read(Id::TraceSample), self.detail.is_on());
+        let is_counted = self.detail.is_on() || self.watchers.streams().has_any(Streams::OF_ITEMS);
+        self.traces.sample(self.shared.registers.read(Id::TraceSample), is_counted);
         let mut quantum = self.shared.registers.size(Id::NetPipeline);
         if self.now.since(self.asked_little) < SHORT_TURNS_FOR {
             quantum = quantum.min(SHORT_TURN);
@@ -133,7 +136,7 @@ impl Edge {
             // there touches an input buffer except to advance its start.
             let input: &'static [u8] = unsafe { &*std::ptr::from_ref(connection.visible()) };
             let command = match connection.step(input) {
-                Parsed::Request(command) => command,
+                Parsed::Request(command) => connection.admit(command),
                 Parsed::Login(login) => {
                     let is_right = self.shared.entrance.admits(&login, &self.shared.net);
                     connection.answer(&login, is_right)
@@ -144,6 +147,13 @@ impl Edge {
                     continue;
                 }
                 Parsed::Dry => break,
+            };
+            let command = match command {
+                Command::Watch(streams) => {
+                    let line = watch::begin(connection, streams, &self.watchers, &self.inbox);
+                    Command::Answered { line, noreply: false }
+                }
+                command => command,
             };
             connection.listing =
                 Listing::of(&command).filter(|listing| listing.may_be(&self.shared.registers));
@@ -161,6 +171,11 @@ impl Edge {
             }
             submitted += 1;
             requests += 1;
+            if connection.watching.is_some() {
+                // What follows is not looked at.
+                self.watching.push(id);
+                break;
+            }
         }
         if (submitted == limit || cost >= allowance) && connection.can_parse() {
             self.shared.net.conn_yields.add(1);

@@ -121,6 +121,8 @@ impl Commands {
             // Where it may be done, the edge makes slices of it.
             Command::Dump(dump) if dump.as_meta_get => Line::Error,
             Command::Dump(_) => Line::MetadumpRefused,
+            // Where it may be, the edge has begun it.
+            Command::Watch(_) => Line::WatchRefused,
             // Verbosity is accepted, as memcached does, and changes nothing while the node runs.
             _ => Line::Ok,
         })

@@ -170,7 +170,7 @@ impl Commands {
 }
 
 /// Adds a key as listings write it: everything but letters, digits and `-._~` as `%NN`.
-fn uri_encode(key: &[u8], text: &mut String) {
+pub(super) fn uri_encode(key: &[u8], text: &mut String) {
     for &b in key {
         if b.is_ascii_alphanumeric() || b"-._~".contains(&b) {
             text.push(b.into());

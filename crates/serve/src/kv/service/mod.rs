@@ -40,6 +40,7 @@ mod shown;
 mod simulated;
 mod stats;
 mod warm;
+mod watched;
 
 use crate::memcached::output::Body;
 use base::Nanos;
@@ -99,13 +100,19 @@ const _: () =
 
 enum Work {
     Command(Command<'static>),
-    /// The same, and it is counted by the prefix of its key. Boxed, or all would be longer than two cache lines.
-    Counted(Box<Command<'static>>),
+    /// The same, to be counted by the prefix of its key, or shown to watchers. Boxed, or all would be longer than two cache lines.
+    Counted(Box<Counted>),
     Slice(Listing),
     /// The replies to commands that waited.
     Collect,
     /// Packets that arrived for the home, what is due there, and what threads of log or chain have done.
     Serve,
+}
+
+/// A command, and the number of its connection.
+struct Counted {
+    command: Command<'static>,
+    number: i32,
 }
 
 impl Request {
@@ -146,10 +153,12 @@ impl Request {
         Request { hash: 0, origin: Origin::default(), work: Work::Serve }
     }
 
-    /// The same, to be counted by the prefix of its key.
-    pub fn counted(self) -> Request {
+    /// The same, of connection `number`, to be counted by the prefix of its key or shown to watchers.
+    pub fn counted(self, number: i32) -> Request {
         match self.work {
-            Work::Command(command) => Request { work: Work::Counted(Box::new(command)), ..self },
+            Work::Command(command) => {
+                Request { work: Work::Counted(Box::new(Counted { command, number })), ..self }
+            }
             _ => self,
         }
     }
@@ -163,7 +172,7 @@ impl Request {
     pub fn name(&self) -> &'static str {
         let command = match &self.work {
             Work::Command(command) => command,
-            Work::Counted(command) => command,
+            Work::Counted(counted) => &counted.command,
             Work::Slice(_) => return "slice",
             Work::Collect => return "collect",
             Work::Serve => return "packets",
@@ -419,7 +428,7 @@ impl<B: Mistakes + Send + 'static> Service for Kv<B> {
             (Keeper::HomeOverChain(homed), Work::Serve) => homed.serve(out),
             (Keeper::Home(homed), Work::Collect) => homed.collect(request.origin, out),
             (Keeper::Home(homed), Work::Serve) => homed.serve(out),
-            (_, Work::Counted(command)) => self.execute_counted(command, request, out),
+            (_, Work::Counted(counted)) => self.execute_counted(counted, request, out),
             (_, Work::Slice(listing)) => self.commands_mut().slice(listing, out),
             (Keeper::Alone(_), Work::Collect | Work::Serve) => unreachable!("asked where replies come later"),
         }
@@ -454,6 +463,7 @@ impl<B: Mistakes + Send + 'static> Service for Kv<B> {
         // What the log has to do while nobody asks for anything is the same.
         self.end_pass();
         let commands = self.commands_mut();
+        commands.tell_while_idle();
         let more = commands.durable.as_ref().is_some_and(|durable| durable.has_more);
         commands.store.maintain(commands.now, budget * 64) || more
     }

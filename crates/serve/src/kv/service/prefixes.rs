@@ -6,7 +6,7 @@
 //! Bounds: 4096 prefixes; keys with others are not counted.
 
 use super::planted::Mistakes;
-use super::{Kv, Reply, Request, Work};
+use super::{Counted, Kv, Reply, Request, Work};
 use protocol::memcache::{Command, KEY_MAX, Line};
 use ring::arena::Producer;
 use std::collections::HashMap;
@@ -130,19 +130,26 @@ fn kind<'a>(command: &'a Command<'_>, scratch: &'a mut [u8; KEY_MAX]) -> Option<
 }
 
 impl<B: Mistakes + Send + 'static> Kv<B> {
-    /// Does what `command` says, and counts it.
+    /// Does what `command` says; counts it, and shows it to who watches.
     #[cold]
     pub(super) fn execute_counted(
         &mut self,
-        command: &Command<'static>,
+        Counted { command, number }: &Counted,
         request: &Request,
         out: &mut Producer,
     ) -> Option<Reply> {
         use engine::Service as _;
+        let before = self.commands_mut().look_before(command, request.hash);
         let hits = self.commands().counters.get_hits;
         let plain = Request { hash: request.hash, origin: request.origin, work: Work::Command(*command) };
         let reply = self.execute(&plain, out)?;
         let commands = self.commands_mut();
+        if let Some(before) = before {
+            commands.tell_of(command, request.hash, *number, &before);
+        }
+        if !commands.config.detail.is_on() {
+            return Some(reply);
+        }
         let is_hit = commands.counters.get_hits > hits;
         let delimiter = commands.config.detail.delimiter;
         let mut scratch = [0; KEY_MAX];

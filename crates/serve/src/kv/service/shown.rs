@@ -27,7 +27,7 @@ impl fmt::Display for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let command = match &self.work {
             Work::Command(command) => command,
-            Work::Counted(command) => command,
+            Work::Counted(counted) => &counted.command,
             _ => return f.write_str(self.name()),
         };
         match command {

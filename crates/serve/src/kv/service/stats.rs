@@ -304,6 +304,12 @@ impl Commands {
         reply.stat_number("bytes_read", net.bytes_read - then.bytes_read);
         reply.stat_number("bytes_written", net.bytes_written - then.bytes_written);
         reply.stat_number("conn_yields", net.conn_yields - then.conn_yields);
+        let watched = self.config.watchers.counts();
+        reply.stat_number("log_worker_dropped", 0);
+        reply.stat_number("log_worker_written", watched.written);
+        reply.stat_number("log_watcher_skipped", watched.skipped);
+        reply.stat_number("log_watcher_sent", watched.sent);
+        reply.stat_number("log_watchers", watched.watchers);
         reply.stat_number("limit_maxbytes", s.memory_limit as u64);
         reply.stat_number("accepting_conns", 1);
         reply.stat_number("threads", self.registers.read(Id::EdgeThreads));
@@ -350,6 +356,8 @@ impl Commands {
         reply.stat("flush_enabled", if registers.is_on(Id::StoreFlushAll) { "yes" } else { "no" });
         reply.stat("dump_enabled", if registers.is_on(Id::StoreDumps) { "yes" } else { "no" });
         reply.stat_number("idle_timeout", number(Id::NetIdleTimeout));
+        reply.stat("watch_enabled", if self.config.watchers.plan().is_allowed { "yes" } else { "no" });
+        reply.stat_number("watcher_logbuf_size", self.config.watchers.plan().buffer_bytes as u64);
         for register in registers.show() {
             reply.stat(register.name, &register.value);
         }

@@ -1,6 +1,8 @@
 //! What the server and its model are, and what was counted: the same over HTTP and gRPC.
 
-use crate::rec::counters::Counters;
+use super::proto::inference::DataType;
+use crate::rec::counters::Counted;
+use crate::rec::registers::{Id, Registers};
 use rec::request::Served;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,7 +11,8 @@ pub const NAME: &str = "millrace";
 /// Its version.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// What it can beside the protocol itself.
-pub const EXTENSIONS: [&str; 3] = ["binary_tensor_data", "model_repository", "statistics"];
+pub const EXTENSIONS: [&str; 4] =
+    ["binary_tensor_data", "model_configuration", "model_repository", "statistics"];
 /// What kind of model it serves.
 pub const PLATFORM: &str = "millrace_dlrm";
 
@@ -47,6 +50,37 @@ pub fn outputs(served: &Served) -> Vec<Tensor> {
     vec![Tensor::of("scores", "FP32", &[-1, served.model().outputs() as i64])]
 }
 
+/// A tensor's type, as a model's configuration has it.
+pub fn data_type(tensor: &Tensor) -> DataType {
+    match tensor.datatype {
+        "FP32" => DataType::TYPE_FP32,
+        "INT32" => DataType::TYPE_INT32,
+        _ => DataType::TYPE_INT64,
+    }
+}
+
+/// How a model is configured.
+pub struct Configuration {
+    /// Queries that are computed together at most.
+    pub batch: i32,
+    /// For how long a query waits for others, in microseconds.
+    pub delay: u64,
+    /// How each table's rows are kept, by its name.
+    pub formats: Vec<(String, String)>,
+}
+
+impl Configuration {
+    /// Of a model, as registers stand.
+    pub fn of(served: &Served, registers: &Registers) -> Configuration {
+        let tables = served.model().tables().iter();
+        Configuration {
+            batch: registers.size(Id::Batch).try_into().unwrap_or(i32::MAX),
+            delay: registers.read(Id::Linger),
+            formats: tables.map(|table| (table.name.clone(), table.format().to_string())).collect(),
+        }
+    }
+}
+
 /// How many, and their time together in nanoseconds.
 pub type CountAndTime = (u64, u64);
 
@@ -71,20 +105,19 @@ pub struct Statistics {
 }
 
 impl Statistics {
-    /// As they stand.
-    pub fn of(counters: &Counters) -> Statistics {
+    /// Of a model, as they stand.
+    pub fn of(counted: &Counted) -> Statistics {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let (requests, batches) = (read(&counters.requests), read(&counters.batches));
-        let failed = [&counters.refused, &counters.expired, &counters.panicked, &counters.given_up];
+        let (requests, batches) = (read(&counted.requests), read(&counted.batches));
         Statistics {
-            inferences: read(&counters.queries),
+            inferences: read(&counted.queries),
             executions: batches,
-            success: (requests, read(&counters.total)),
-            fail: (failed.into_iter().map(read).sum(), 0),
-            queue: (requests, read(&counters.queued)),
-            compute_input: (read(&counters.taken), read(&counters.preprocess_busy)),
-            compute_infer: (batches, read(&counters.reduce) + read(&counters.mlp)),
-            compute_output: (batches, read(&counters.reply)),
+            success: (requests, read(&counted.total)),
+            fail: (read(&counted.failed), 0),
+            queue: (requests, read(&counted.queued)),
+            compute_input: (read(&counted.taken), read(&counted.preprocess)),
+            compute_infer: (batches, read(&counted.compute)),
+            compute_output: (batches, read(&counted.reply)),
         }
     }
 

@@ -1,25 +1,32 @@
 //! Service `inference.GRPCInferenceService` on the fabric's server: requests leave for the engine through the [`Edge`], as all others do. Clients of gRPC
 //! reach it through the gateway before that server.
 
-use super::describe::{self, CountAndTime, Statistics};
+use super::describe::{self, Configuration, CountAndTime, Statistics};
 use super::proto::inference as proto;
 use crate::rec::edge::Edge;
 use crate::rec::job::{Input, Reply};
-use crate::rec::preprocess::is_named;
+use crate::rec::preprocess::any_if_empty;
+use crate::rec::registers::Registers;
+use crate::rec::shelf::{LoadError, Model, Shelf};
 use crate::rec::traced::Traced;
-use codec::memory::OutOfMemory;
+use codec::decode::Decoder;
+use codec::memory::{Arena, OutOfMemory};
+use codec::typed::Message;
 use fabric::monitor::trace::context_of;
-use fabric::service::{Incoming, Service, ServiceDescriptor};
+use fabric::service::{Incoming, Responder, Service, ServiceDescriptor};
 use fabric::status::{Code, Status};
 use proto::{
-    GRPCINFERENCE_SERVICE, InferStatisticsMut, ModelMetadataRequest, ModelMetadataResponse,
-    ModelMetadataResponseMut, ModelReadyRequest, ModelReadyResponse, ModelStatisticsRequest,
-    ModelStatisticsResponse, ModelStatisticsResponseMut, RepositoryIndexRequest, RepositoryIndexResponse,
-    ServerLiveRequest, ServerLiveResponse, ServerMetadataRequest, ServerMetadataResponse, ServerReadyRequest,
-    ServerReadyResponse,
+    GRPCINFERENCE_SERVICE, InferStatisticsMut, ModelConfigMut, ModelConfigRequest, ModelConfigResponse,
+    ModelMetadataRequest, ModelMetadataResponse, ModelMetadataResponseMut, ModelReadyRequest,
+    ModelReadyResponse, ModelStatisticsRequest, ModelStatisticsResponse, ModelStatisticsResponseMut,
+    RepositoryIndexRequest, RepositoryIndexResponse, RepositoryIndexResponseMut, RepositoryModelLoadRequest,
+    RepositoryModelLoadResponse, RepositoryModelUnloadRequest, RepositoryModelUnloadResponse,
+    ServerLiveRequest, ServerLiveResponse, ServerMetadataRequest, ServerMetadataResponse,
+    ServerMetadataResponseMut, ServerReadyRequest, ServerReadyResponse,
 };
 use rec::request::Served;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The methods, in the order of the .proto file.
 const SERVER_LIVE: usize = 0;
@@ -30,31 +37,83 @@ const MODEL_METADATA: usize = 4;
 const MODEL_INFER: usize = 5;
 const MODEL_STATISTICS: usize = 6;
 const REPOSITORY_INDEX: usize = 7;
+const MODEL_CONFIG: usize = 8;
+const MODEL_LOAD: usize = 9;
+const MODEL_UNLOAD: usize = 10;
 
 /// The name of its spans.
 const PATH: &str = "/inference.GRPCInferenceService/ModelInfer";
 
 /// Answers the protocol's calls by what the server's edge answers.
-pub struct Front(pub Arc<Edge>);
+pub struct Front {
+    edge: Arc<Edge>,
+    /// A thread loads or unloads a model for a client.
+    is_loading: Arc<AtomicBool>,
+}
 
 fn no_memory(_: OutOfMemory) -> Status {
     Status::new(Code::ResourceExhausted, "no memory for the reply")
 }
 
+/// The right to load or unload a model, of one thread at a time; it comes back however that thread ends.
+struct LoadTurn(Arc<AtomicBool>);
+
+impl LoadTurn {
+    fn take(is_taken: &Arc<AtomicBool>) -> Option<LoadTurn> {
+        (!is_taken.swap(true, Ordering::Acquire)).then(|| LoadTurn(Arc::clone(is_taken)))
+    }
+}
+
+impl Drop for LoadTurn {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
+
 impl Front {
-    /// The model, if it is the one that is meant.
-    fn served(&self, model: &str, version: &str) -> Result<Arc<Served>, Status> {
-        let served = self.0.shelf.current();
-        is_named(model, version, &served).map_err(|why| why.status())?;
-        Ok(served)
+    /// For this edge.
+    pub fn new(edge: Arc<Edge>) -> Front {
+        Front { edge, is_loading: Arc::default() }
+    }
+
+    /// The model that is meant.
+    fn served(&self, model: &str, version: &str) -> Result<Arc<Model>, Status> {
+        self.edge.shelf.find(model, any_if_empty(version)).map_err(|why| why.status())
+    }
+
+    /// The versions that are meant.
+    fn versions(&self, model: &str, version: &str) -> Result<Vec<Arc<Model>>, Status> {
+        self.edge.shelf.versions(model, any_if_empty(version)).map_err(|why| why.status())
+    }
+
+    /// Changes which models are served. A model takes its time, and this is the thread of all clients: another one does it. The turn is given back before
+    /// the client is answered: it may ask for the next at once.
+    fn change<R: Message>(
+        &self,
+        responder: Responder,
+        change: impl FnOnce(&Shelf) -> Result<(), LoadError> + Send + 'static,
+    ) {
+        let Some(turn) = LoadTurn::take(&self.is_loading) else {
+            let busy = "a model is being loaded for another client: ask again later";
+            return responder.fail(&Status::new(Code::ResourceExhausted, busy));
+        };
+        let shelf = Arc::clone(&self.edge.shelf);
+        let work = move || {
+            let turn = turn;
+            let outcome = change(&shelf);
+            drop(turn);
+            answered::<R>(responder, outcome);
+        };
+        // Of a thread that the system does not give, the responder has answered that the call was dropped.
+        let _ = std::thread::Builder::new().name("rec-load".to_owned()).spawn(work);
     }
 
     fn infer(&self, call: &mut Incoming<'_>) {
-        let traced = self.0.trace(PATH, context_of(call.context().metadata()));
+        let traced = self.edge.trace(PATH, context_of(call.context().metadata()));
         let body: Box<[u8]> = call.body().into();
         traced.iter().for_each(Traced::read);
         let reply = Reply::inference(call.defer(), traced);
-        self.0.submit(Input::Inference(body), reply, self.0.hold());
+        self.edge.submit(Input::Inference(body), reply, self.edge.hold());
     }
 }
 
@@ -81,18 +140,13 @@ impl Service for Front {
             }),
             SERVER_METADATA => {
                 call.message::<ServerMetadataRequest, ServerMetadataResponse>(|_, reply, _| {
-                    reply.set_name(describe::NAME).map_err(no_memory)?;
-                    reply.set_version(describe::VERSION).map_err(no_memory)?;
-                    describe::EXTENSIONS
-                        .iter()
-                        .try_for_each(|name| reply.push_extensions(name))
-                        .map_err(no_memory)
+                    about_server(reply).map_err(no_memory)
                 })
             }
             MODEL_METADATA => {
                 call.message::<ModelMetadataRequest, ModelMetadataResponse>(|request, reply, _| {
-                    let served = self.served(request.name(), request.version())?;
-                    metadata(&served, reply).map_err(no_memory)
+                    let versions = self.versions(request.name(), request.version())?;
+                    metadata(&versions, reply).map_err(no_memory)
                 })
             }
             MODEL_INFER => {
@@ -101,30 +155,84 @@ impl Service for Front {
             }
             MODEL_STATISTICS => {
                 call.message::<ModelStatisticsRequest, ModelStatisticsResponse>(|request, reply, _| {
-                    let served = match request.name() {
-                        "" => self.0.shelf.current(),
-                        name => self.served(name, request.version())?,
+                    let models = match request.name() {
+                        "" => self.edge.shelf.all().to_vec(),
+                        name => self.versions(name, request.version())?,
                     };
-                    statistics(&served, &Statistics::of(&self.0.counters), reply).map_err(no_memory)
+                    let mut models = models.iter();
+                    models.try_for_each(|model| statistics(model, reply)).map_err(no_memory)
                 })
             }
             REPOSITORY_INDEX => {
-                call.message::<RepositoryIndexRequest, RepositoryIndexResponse>(|_, reply, _| {
-                    let served = self.0.shelf.current();
-                    let mut one = reply.push_models().map_err(no_memory)?;
-                    one.set_name(&served.name).map_err(no_memory)?;
-                    one.set_version(&served.version).map_err(no_memory)?;
-                    one.set_state("READY").map_err(no_memory)
+                call.message::<RepositoryIndexRequest, RepositoryIndexResponse>(|request, reply, _| {
+                    index(&self.edge.shelf, request.ready(), reply).map_err(no_memory)
                 })
+            }
+            MODEL_CONFIG => call.message::<ModelConfigRequest, ModelConfigResponse>(|request, reply, _| {
+                let served = self.served(request.name(), request.version())?;
+                let mut config = reply.config_mut().map_err(no_memory)?;
+                configuration(&served, &self.edge.registers, &mut config).map_err(no_memory)
+            }),
+            MODEL_LOAD => {
+                let name = model_to_load(call.body())?;
+                let load = move |shelf: &Shelf| shelf.load(&name).map(drop);
+                self.change::<RepositoryModelLoadResponse>(call.defer(), load);
+                Ok(())
+            }
+            MODEL_UNLOAD => {
+                let name = model_to_unload(call.body())?;
+                let unload = move |shelf: &Shelf| shelf.unload(&name);
+                self.change::<RepositoryModelUnloadResponse>(call.defer(), unload);
+                Ok(())
             }
             _ => Err(self.unimplemented(method)),
         }
     }
 }
 
-fn metadata(served: &Served, reply: &mut ModelMetadataResponseMut<'_, '_>) -> Result<(), OutOfMemory> {
+fn about_server(reply: &mut ServerMetadataResponseMut<'_, '_>) -> Result<(), OutOfMemory> {
+    reply.set_name(describe::NAME)?;
+    reply.set_version(describe::VERSION)?;
+    describe::EXTENSIONS.iter().try_for_each(|name| reply.push_extensions(name))
+}
+
+/// The name in a `RepositoryModelLoadRequest`.
+fn model_to_load(body: &[u8]) -> Result<String, Status> {
+    let arena = Arena::default();
+    let request = RepositoryModelLoadRequest::decode(&mut Decoder::default(), body, &arena);
+    let request = request.map_err(|error| Status::new(Code::InvalidArgument, error.to_string()))?;
+    if request.parameters().iter().next().is_some() {
+        return Err(Status::new(
+            Code::InvalidArgument,
+            "parameters are not understood: config.pbtxt in the model's folder says how it is loaded",
+        ));
+    }
+    Ok(request.model_name().to_owned())
+}
+
+/// The name in a `RepositoryModelUnloadRequest`; models depend on no others, whatever its parameters say of these.
+fn model_to_unload(body: &[u8]) -> Result<String, Status> {
+    let arena = Arena::default();
+    let request = RepositoryModelUnloadRequest::decode(&mut Decoder::default(), body, &arena);
+    let request = request.map_err(|error| Status::new(Code::InvalidArgument, error.to_string()))?;
+    Ok(request.model_name().to_owned())
+}
+
+fn answered<R: Message>(responder: Responder, outcome: Result<(), LoadError>) {
+    match outcome {
+        Ok(()) => responder.reply::<R>(|_| Ok(())),
+        Err(LoadError::Refused(why)) => responder.fail(&why.status()),
+        Err(why) => responder.fail(&Status::new(Code::FailedPrecondition, why.to_string())),
+    }
+}
+
+fn metadata(
+    versions: &[Arc<Model>],
+    reply: &mut ModelMetadataResponseMut<'_, '_>,
+) -> Result<(), OutOfMemory> {
+    let served = versions.last().expect("at least one was found");
     reply.set_name(&served.name)?;
-    reply.push_versions(&served.version)?;
+    versions.iter().try_for_each(|model| reply.push_versions(&model.version))?;
     reply.set_platform(describe::PLATFORM)?;
     for tensor in describe::inputs(served) {
         let mut to = reply.push_inputs()?;
@@ -141,17 +249,64 @@ fn metadata(served: &Served, reply: &mut ModelMetadataResponseMut<'_, '_>) -> Re
     Ok(())
 }
 
-fn statistics(
+fn configuration(
     served: &Served,
-    counted: &Statistics,
-    reply: &mut ModelStatisticsResponseMut<'_, '_>,
+    registers: &Registers,
+    to: &mut ModelConfigMut<'_, '_>,
 ) -> Result<(), OutOfMemory> {
-    let mut model = reply.push_model_stats()?;
-    model.set_name(&served.name)?;
-    model.set_version(&served.version)?;
-    model.set_inference_count(counted.inferences);
-    model.set_execution_count(counted.executions);
-    stages(counted, &mut model.inference_stats_mut()?)
+    let Configuration { batch, delay, formats } = Configuration::of(served, registers);
+    to.set_name(&served.name)?;
+    to.set_platform(describe::PLATFORM)?;
+    to.set_backend(describe::PLATFORM)?;
+    if let Ok(version) = served.version.parse() {
+        to.version_policy_mut()?.specific_mut()?.set_versions(&[version])?;
+    }
+    to.set_max_batch_size(batch);
+    for tensor in describe::inputs(served) {
+        let mut input = to.push_input()?;
+        input.set_name(&tensor.name)?;
+        input.set_data_type(describe::data_type(&tensor));
+        input.set_dims(&tensor.shape)?;
+    }
+    for tensor in describe::outputs(served) {
+        let mut output = to.push_output()?;
+        output.set_name(&tensor.name)?;
+        output.set_data_type(describe::data_type(&tensor));
+        output.set_dims(&tensor.shape)?;
+    }
+    let mut batching = to.dynamic_batching_mut()?;
+    batching.set_max_queue_delay_microseconds(delay);
+    batching.set_preserve_ordering(true);
+    for (table, format) in formats {
+        let name = format!("{table}.row_format");
+        to.parameters_mut().message_mut(&name)?.set_string_value(&format)?;
+    }
+    Ok(())
+}
+
+/// The models of the repository, or those that are served.
+fn index(
+    shelf: &Shelf,
+    ready: bool,
+    reply: &mut RepositoryIndexResponseMut<'_, '_>,
+) -> Result<(), OutOfMemory> {
+    shelf.index().iter().filter(|one| !ready || one.state == "READY").try_for_each(|one| {
+        let mut to = reply.push_models()?;
+        to.set_name(&one.name)?;
+        to.set_version(&one.version)?;
+        to.set_state(one.state)?;
+        to.set_reason(&one.reason)
+    })
+}
+
+fn statistics(model: &Model, reply: &mut ModelStatisticsResponseMut<'_, '_>) -> Result<(), OutOfMemory> {
+    let counted = &Statistics::of(&model.counted);
+    let mut to = reply.push_model_stats()?;
+    to.set_name(&model.name)?;
+    to.set_version(&model.version)?;
+    to.set_inference_count(counted.inferences);
+    to.set_execution_count(counted.executions);
+    stages(counted, &mut to.inference_stats_mut()?)
 }
 
 fn stages(counted: &Statistics, to: &mut InferStatisticsMut<'_, '_>) -> Result<(), OutOfMemory> {

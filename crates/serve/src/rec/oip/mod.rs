@@ -9,8 +9,9 @@
 //! | `messages` | its messages to tensors, and answers to messages |
 //! | `../../../proto/inference.proto` | that service; `inference.rs` and `inference.desc` beside it are made of it by `fabric::build` and committed |
 
-mod describe;
+pub mod describe;
 mod front;
+mod guard;
 pub(super) mod messages;
 mod reply;
 mod routes;

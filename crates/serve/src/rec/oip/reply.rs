@@ -1,16 +1,19 @@
 //! Bodies: scores, errors, what the server and its model are.
 
-use super::describe::{self, Statistics};
+use super::describe::{self, Configuration, Statistics};
 use crate::gzip;
 use crate::rec::counters::{Counters, Stages};
 use crate::rec::job::Scored;
 use crate::rec::refusal::Refusal;
+use crate::rec::registers::Registers;
+use crate::rec::shelf::{Indexed, Model};
 use axum::body::Bytes;
 use axum::http::{HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Json, Response};
 use rec::request::Served;
 use serde::Serialize;
 use serde_json::{Value, json};
+use std::sync::Arc;
 
 /// How long the JSON before binary data is.
 pub const JSON_LENGTH: HeaderName = HeaderName::from_static("inference-header-content-length");
@@ -126,30 +129,66 @@ pub fn server() -> Value {
     json!({ "name": describe::NAME, "version": describe::VERSION, "extensions": describe::EXTENSIONS })
 }
 
-/// What was counted of the model.
-pub fn statistics(served: &Served, counters: &Counters) -> Value {
-    let counted = Statistics::of(counters);
-    let stages =
-        counted.stages().map(|(name, (count, ns))| (name.to_owned(), json!({ "count": count, "ns": ns })));
-    json!({ "model_stats": [{
-        "name": served.name,
-        "version": served.version,
-        "inference_count": counted.inferences,
-        "execution_count": counted.executions,
-        "inference_stats": stages.into_iter().collect::<serde_json::Map<String, Value>>(),
-    }] })
+/// What was counted of models.
+pub fn statistics(models: &[Arc<Model>]) -> Value {
+    let one = |model: &Arc<Model>| {
+        let counted = Statistics::of(&model.counted);
+        let stages = counted.stages();
+        let stages = stages.map(|(name, (count, ns))| (name.to_owned(), json!({ "count": count, "ns": ns })));
+        json!({
+            "name": model.name,
+            "version": model.version,
+            "inference_count": counted.inferences,
+            "execution_count": counted.executions,
+            "inference_stats": stages.into_iter().collect::<serde_json::Map<String, Value>>(),
+        })
+    };
+    json!({ "model_stats": models.iter().map(one).collect::<Vec<_>>() })
 }
 
-/// What the model takes and gives.
-pub fn model(served: &Served, counters: &Counters) -> Value {
+/// How a model is configured.
+pub fn configuration(served: &Served, registers: &Registers) -> Value {
+    let tensors = |all: Vec<describe::Tensor>| {
+        let one = |tensor: describe::Tensor| {
+            let dims: Vec<_> = tensor.shape.iter().map(|size| json!(size)).collect();
+            json!({ "name": tensor.name, "data_type": describe::data_type(&tensor).name(), "dims": dims })
+        };
+        all.into_iter().map(one).collect::<Vec<_>>()
+    };
+    let Configuration { batch, delay, formats } = Configuration::of(served, registers);
+    let formats = formats
+        .into_iter()
+        .map(|(table, format)| (format!("{table}.row_format"), json!({ "string_value": format })));
+    json!({
+        "name": served.name,
+        "platform": describe::PLATFORM,
+        "backend": describe::PLATFORM,
+        "version_policy": { "specific": { "versions": served.version.parse::<u64>().into_iter().collect::<Vec<_>>() } },
+        "max_batch_size": batch,
+        "input": tensors(describe::inputs(served)),
+        "output": tensors(describe::outputs(served)),
+        "dynamic_batching": { "max_queue_delay_microseconds": delay, "preserve_ordering": true },
+        "parameters": formats.collect::<serde_json::Map<String, Value>>(),
+    })
+}
+
+/// The models of the repository.
+pub fn index(index: Vec<Indexed>) -> Value {
+    let one = |Indexed { name, version, state, reason }| json!({ "name": name, "version": version, "state": state, "reason": reason });
+    index.into_iter().map(one).collect()
+}
+
+/// What the newest of these versions of a model takes and gives.
+pub fn model(versions: &[Arc<Model>], counters: &Counters) -> Value {
     let tensors = |all: Vec<describe::Tensor>| {
         let one = |tensor: describe::Tensor| json!({ "name": tensor.name, "datatype": tensor.datatype, "shape": tensor.shape });
         all.into_iter().map(one).collect::<Vec<_>>()
     };
+    let served = versions.last().expect("at least one was found");
     let model = served.model();
     json!({
         "name": served.name,
-        "versions": [served.version],
+        "versions": versions.iter().map(|model| &model.version).collect::<Vec<_>>(),
         "platform": describe::PLATFORM,
         "inputs": tensors(describe::inputs(served)),
         "outputs": tensors(describe::outputs(served)),

@@ -8,9 +8,11 @@
 //! | `GET /v2/models/M[/versions/V]/ready` | 200 |
 //! | `GET /v2/models/M[/versions/V]/stats`, `/v2/models/stats` | what was counted |
 //! | `POST /v2/models/M[/versions/V]/infer` | scores |
-//! | `POST /v2/repository/index` | the model |
+//! | `GET /v2/models/M[/versions/V]/config` | how the model is configured |
+//! | `POST /v2/repository/index` | the models |
 //! | `GET /metrics` | the server's metrics, as Prometheus text |
 //! | `POST /v2/repository/models/M/load` | loads it anew; 400 if it does not load, and the old one goes on |
+//! | `POST /v2/repository/models/M/unload` | it is not served until it is loaded; 400 of a server of one model |
 //!
 //! Errors are `{"error": "…"}`. A request for scores may be compressed with gzip, and so is its answer where the client takes that.
 //!
@@ -18,6 +20,7 @@
 //! and `rec.body_timeout` to come. When there is no room for another, the one of those on their way that has the most is refused. Bodies are read on
 //! beyond [`LARGE_BODY`] bytes in turns, as many at once as fill half of `rec.held`, and while they come: small ones find room and time beside them.
 
+use super::guard::guarded;
 use super::reply::{self, JSON_LENGTH};
 use crate::admin::is_foreign_page;
 use crate::gzip::{self, GzipError};
@@ -26,23 +29,26 @@ use crate::rec::counters::add;
 use crate::rec::edge::Edge;
 use crate::rec::held::{Coming, Hold};
 use crate::rec::job::{Input, Reply};
-use crate::rec::preprocess::{Place, is_asked_for};
+use crate::rec::preprocess::Place;
 use crate::rec::refusal::Refusal;
 use crate::rec::registers::Id;
+use crate::rec::shelf::{LoadError, Model, Shelf};
 use crate::rec::traced::{Traced, part};
 use axum::Router;
 use axum::body::HttpBody as _;
 use axum::body::{Body, Bytes};
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode, header};
+use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::{get, post};
 use base::Clock;
+use base::rights::ServiceRights;
 use base::trace::{Context, TRACEPARENT};
 use fabric::status::Code;
 use http_body_util::BodyExt as _;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Semaphore, oneshot};
@@ -70,7 +76,7 @@ struct Asked {
 
 impl Http {
     /// The routes of an edge.
-    pub fn routes(edge: Arc<Edge>) -> Router {
+    pub fn routes(edge: Arc<Edge>, rights: Option<ServiceRights>) -> Router {
         let places = Semaphore::new(edge.registers.size(Id::InFlight));
         let (held, body) = (edge.registers.size(Id::Held), edge.registers.size(Id::Body));
         let large = Semaphore::new((held / 2 / body.max(LARGE_BODY)).max(1));
@@ -82,34 +88,46 @@ impl Http {
             .route("/v2/repository/index", post(index))
             .route("/v2/models/stats", get(all_statistics))
             .route("/metrics", get(metrics))
-            .route("/v2/repository/models/{model}/load", post(load));
+            .route("/v2/repository/models/{model}/load", post(load))
+            .route("/v2/repository/models/{model}/unload", post(unload));
         for model in ["/v2/models/{model}", "/v2/models/{model}/versions/{version}"] {
             routes = routes
                 .route(model, get(metadata))
                 .route(&format!("{model}/ready"), get(ready))
                 .route(&format!("{model}/stats"), get(statistics))
+                .route(&format!("{model}/config"), get(configuration))
                 .route(&format!("{model}/infer"), post(infer));
         }
-        routes
+        let routes = routes
             .fallback(async || reply::error(StatusCode::NOT_FOUND, "there is no such path; see GET /v2"))
-            .with_state(Arc::new(Http { edge, places, large, body_timeout }))
+            .with_state(Arc::new(Http { edge, places, large, body_timeout }));
+        match rights {
+            Some(rights) => routes.layer(from_fn_with_state(rights, guarded)),
+            None => routes,
+        }
+    }
+}
+
+/// The answer about the model that is asked for.
+fn about(http: &Http, asked: &Asked, tell: impl FnOnce(&[Arc<Model>]) -> Value) -> Response {
+    match http.edge.shelf.versions(&asked.model, asked.version.as_deref()) {
+        Ok(versions) => Json(tell(&versions)).into_response(),
+        Err(why) => reply::refusal(&why),
     }
 }
 
 async fn metadata(State(http): State<Arc<Http>>, Path(asked): Path<Asked>) -> Response {
-    let served = http.edge.shelf.current();
-    match is_asked_for(&asked.model, asked.version.as_deref(), &served) {
-        Ok(()) => Json(reply::model(&served, &http.edge.counters)).into_response(),
-        Err(why) => reply::refusal(&why),
-    }
+    about(&http, &asked, |versions| reply::model(versions, &http.edge.counters))
+}
+
+async fn configuration(State(http): State<Arc<Http>>, Path(asked): Path<Asked>) -> Response {
+    about(&http, &asked, |versions| {
+        reply::configuration(versions.last().expect("it was found"), &http.edge.registers)
+    })
 }
 
 async fn ready(State(http): State<Arc<Http>>, Path(asked): Path<Asked>) -> Response {
-    let served = http.edge.shelf.current();
-    match is_asked_for(&asked.model, asked.version.as_deref(), &served) {
-        Ok(()) => Json(json!({ "name": served.name, "ready": true })).into_response(),
-        Err(why) => reply::refusal(&why),
-    }
+    about(&http, &asked, |versions| json!({ "name": versions[0].name, "ready": true }))
 }
 
 async fn metrics(State(http): State<Arc<Http>>) -> Response {
@@ -122,24 +140,40 @@ async fn metrics(State(http): State<Arc<Http>>) -> Response {
 }
 
 async fn all_statistics(State(http): State<Arc<Http>>) -> Response {
-    Json(reply::statistics(&http.edge.shelf.current(), &http.edge.counters)).into_response()
+    Json(reply::statistics(&http.edge.shelf.all())).into_response()
 }
 
 async fn statistics(State(http): State<Arc<Http>>, Path(asked): Path<Asked>) -> Response {
-    let served = http.edge.shelf.current();
-    match is_asked_for(&asked.model, asked.version.as_deref(), &served) {
-        Ok(()) => Json(reply::statistics(&served, &http.edge.counters)).into_response(),
-        Err(why) => reply::refusal(&why),
+    about(&http, &asked, reply::statistics)
+}
+
+/// The list of the repository, which is read for it.
+async fn index(State(http): State<Arc<Http>>) -> Response {
+    let edge = Arc::clone(&http.edge);
+    match tokio::task::spawn_blocking(move || edge.shelf.index()).await {
+        Ok(index) => Json(reply::index(index)).into_response(),
+        Err(_) => reply::error(StatusCode::INTERNAL_SERVER_ERROR, "the repository came to harm"),
     }
 }
 
-async fn index(State(http): State<Arc<Http>>) -> Response {
-    let served = http.edge.shelf.current();
-    Json(json!([{ "name": served.name, "version": served.version, "state": "READY", "reason": "" }]))
-        .into_response()
+async fn load(http: State<Arc<Http>>, asked: Path<Asked>, headers: HeaderMap) -> Response {
+    change(http, asked, headers, |shelf, name| {
+        let model = shelf.load(name)?;
+        Ok(json!({ "name": model.name, "version": model.version, "generation": model.generation }))
+    })
+    .await
 }
 
-async fn load(State(http): State<Arc<Http>>, Path(asked): Path<Asked>, headers: HeaderMap) -> Response {
+async fn unload(http: State<Arc<Http>>, asked: Path<Asked>, headers: HeaderMap) -> Response {
+    change(http, asked, headers, |shelf, name| shelf.unload(name).map(|()| json!({}))).await
+}
+
+async fn change(
+    State(http): State<Arc<Http>>,
+    Path(asked): Path<Asked>,
+    headers: HeaderMap,
+    change: impl FnOnce(&Shelf, &str) -> Result<Value, LoadError> + Send + 'static,
+) -> Response {
     // A page in somebody's browser can send this without asking anybody.
     if is_foreign_page(&headers) {
         return reply::error(
@@ -147,21 +181,12 @@ async fn load(State(http): State<Arc<Http>>, Path(asked): Path<Asked>, headers: 
             "models are not loaded for web pages; see MILLRACE_ADMIN_HOSTS",
         );
     }
-    if let Err(why) = is_asked_for(&asked.model, None, &http.edge.shelf.current()) {
-        return reply::refusal(&why);
-    }
     // A model takes its time; other requests go on meanwhile.
     let edge = Arc::clone(&http.edge);
-    match tokio::task::spawn_blocking(move || edge.shelf.reload().map(|_| ())).await {
-        Ok(Ok(())) => {
-            let served = http.edge.shelf.current();
-            let (name, version, generation) = (&served.name, &served.version, served.generation);
-            Json(json!({ "name": name, "version": version, "generation": generation })).into_response()
-        }
-        Ok(Err(why)) => {
-            let text = format!("the model does not load, the old one goes on: {why}");
-            reply::error(StatusCode::BAD_REQUEST, &text)
-        }
+    match tokio::task::spawn_blocking(move || change(&edge.shelf, &asked.model)).await {
+        Ok(Ok(value)) => Json(value).into_response(),
+        Ok(Err(LoadError::Refused(why))) => reply::refusal(&why),
+        Ok(Err(why)) => reply::error(StatusCode::BAD_REQUEST, &why.to_string()),
         Err(_) => {
             reply::error(StatusCode::INTERNAL_SERVER_ERROR, "the load came to harm, the old model goes on")
         }

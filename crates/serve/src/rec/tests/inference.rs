@@ -4,6 +4,7 @@ use super::*;
 use crate::gzip;
 use crate::rec::oip::proto::inference as proto;
 use crate::rec::preprocess::{Reader, inference};
+use crate::rec::shelf::Shelf;
 use codec::encode::Encoder;
 use codec::memory::{Arena, OutOfMemory};
 use codec::typed::{Message as _, MessageView as _};
@@ -259,8 +260,10 @@ proptest! {
         let at = at.index(body.len());
         let end = (at + cut).min(body.len());
         body.splice(at..end, bytes);
-        let served = served(1);
-        if let Ok((queries, ..)) = inference(&body, &mut Reader::default(), &served, 8, || ()) {
+        let shelf = Shelf::new(Box::new(|| Ok(served(1))), &Arc::default()).expect("a model");
+        let served = shelf.find("tiny", None).expect("it is served");
+        let find = |name: &str, version: Option<&str>| shelf.find(name, version);
+        if let Ok((queries, ..)) = inference(&body, &mut Reader::default(), find, 8, || ()) {
             prop_assert!((1..=8).contains(&queries.len()));
             let bags = [queries.bags(0), queries.bags(1)];
             let batch = Batch { len: queries.len(), dense: queries.dense(), bags: &bags };

@@ -12,12 +12,11 @@ use crate::rec::preprocess::{Preprocess, http};
 use crate::rec::refusal::Refusal;
 use crate::rec::registers::Registers;
 use crate::rec::server::inference;
-use crate::rec::shelf::Shelf;
+use crate::rec::shelf::{Model, Shelf};
 use base::Nanos;
 use base::trace::Tracer;
 use engine::{Counters as Counted, EdgePort, HostPool, Progress};
 use rec::RowFormat;
-use rec::request::Served;
 use ring::wait::WaitPolicy;
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -302,9 +301,9 @@ fn gated(gate: &Arc<Mutex<()>>) -> HostPool {
 }
 
 /// Queries of the small model, said to be of `served`.
-fn ready(preprocess: &Preprocess, served: &Arc<Served>) -> (Work, Answered) {
+fn ready(preprocess: &Preprocess, served: &Arc<Model>) -> (Work, Answered) {
     let body = json!({ "inputs": inputs() }).to_string();
-    let own = preprocess.shelf.current();
+    let own = preprocess.shelf.find("tiny", None).expect("it is served");
     let (queries, ..) = http(body.as_bytes(), None, &own, 16, || ()).expect("queries");
     let (reply, answered) = reply();
     let hold = Held::new(1 << 20).hold(1 << 20);
@@ -316,7 +315,7 @@ fn ready(preprocess: &Preprocess, served: &Arc<Served>) -> (Work, Answered) {
 fn a_panic_of_the_model_is_the_answer_to_its_batch_and_to_no_other() {
     let preprocess = preprocess(&[]);
     let (driver, [mut port, _other]) = driver(&preprocess);
-    let own = preprocess.shelf.current();
+    let own = preprocess.shelf.find("tiny", None).expect("it is served");
     // It has a table more than the queries: whoever reads that goes beyond their end.
     let wide = Synthetic {
         tables: 3,
@@ -329,8 +328,9 @@ fn a_panic_of_the_model_is_the_answer_to_its_batch_and_to_no_other() {
         memo: None,
         seed: 7,
     };
-    let wide = Arc::new(wide.model().expect("a model"));
-    let mut submit = |of: &Arc<Served>| {
+    let shelf = Shelf::new(Box::new(move || wide.model()), &preprocess.counters).expect("a model");
+    let wide = shelf.find("", None).expect("the only one");
+    let mut submit = |of: &Arc<Model>| {
         let (work, answered) = ready(&preprocess, of);
         assert!(port.submit(Nanos::ZERO, Asked::new(0, work)).is_ok());
         port.ring();
@@ -345,5 +345,6 @@ fn a_panic_of_the_model_is_the_answer_to_its_batch_and_to_no_other() {
     assert_eq!(said, [Ok(SCORES.to_vec()), panicked.clone(), panicked, Ok(SCORES.to_vec())]);
     let counters = &preprocess.counters;
     assert_eq!(counters.panicked.load(Ordering::Relaxed), 2);
+    assert_eq!(wide.counted.failed.load(Ordering::Relaxed), 2);
     assert_eq!((driver.in_flight(), driver.counters().panicked), (0, 0));
 }

@@ -11,7 +11,7 @@ use base::{Clock, Nanos};
 use engine::{EdgePort, Messages, Service, Settings};
 use fabric::frame::Frame;
 use fabric::port::Packet;
-use fabric::registers::Registers;
+use fabric::registers::{Registers, wait_policy};
 use fabric::server::{Courier, Executor, Full, Handler, Origin, Router, Server, wants_engine};
 use ring::arena;
 use ring::wait::{Sleeper, WaitPolicy, waiting_on_eventfd};
@@ -156,6 +156,12 @@ impl Drop for OnThisCore {
     }
 }
 
+/// How the core's thread stays awake, and how it sleeps after that.
+fn policies(wait: WaitPolicy) -> [WaitPolicy; 2] {
+    // Nothing else watches one word of the engine's.
+    [WaitPolicy { monitor: 0, block: false, ..wait }, WaitPolicy { block: wait.block, ..WaitPolicy::BLOCK }]
+}
+
 /// The services that `server` has by now come to `core`, whose thread they need while `registers` say so.
 ///
 /// # Errors
@@ -166,11 +172,11 @@ pub fn come(
     registers: &Arc<Registers>,
 ) -> Result<(Server, OnThisCore), EngineError> {
     let (sleeper, waker) = waiting_on_eventfd().map_err(EngineError::System)?;
-    let registers = Arc::clone(registers);
+    let (registers, waits) = (Arc::clone(registers), Arc::clone(registers));
     let hosting = Hosting {
         in_flight: IN_FLIGHT,
         settings: Box::new(Settings::default),
-        policies: Box::new(|| [WaitPolicy { block: false, ..WaitPolicy::default() }, WaitPolicy::BLOCK]),
+        policies: Box::new(move || policies(wait_policy(&waits))),
         needs_thread: Box::new(move || wants_engine(&registers)),
         waiting: vec![waker],
     };

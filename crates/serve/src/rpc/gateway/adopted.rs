@@ -1,5 +1,6 @@
 //! Clients of gRPC that came to a fabric server's own port: its stream and what came of it, in the gateway's runtime.
 
+use base::rights::Identity;
 use bytes::{Buf as _, Bytes};
 use fabric::link::{ForeignStream, ForeignTls};
 use std::io::{self, ErrorKind};
@@ -25,6 +26,13 @@ impl AdoptedStream {
     pub fn new(foreign: ForeignStream) -> io::Result<AdoptedStream> {
         let ForeignStream { socket, came, tls } = foreign;
         Ok(AdoptedStream { stream: TcpStream::from_std(socket.into())?, came: came.into(), tls })
+    }
+}
+
+impl AdoptedStream {
+    /// Whom its client's certificate names.
+    pub fn identities(&self) -> Vec<Identity> {
+        self.tls.as_ref().map_or_else(Vec::new, ForeignTls::identities)
     }
 }
 

@@ -7,7 +7,8 @@ use super::adopted::AdoptedStream;
 use super::stream::{self, Backend};
 use crate::descriptors;
 use base::closing::{self, Reason};
-use base::tls::ServerTls;
+use base::rights::Identity;
+use base::tls::{ServerTls, identities};
 use fabric::link::ForeignStream;
 use h2::server::Connection;
 use h2::{Ping, PingPong};
@@ -184,14 +185,17 @@ impl Clients {
         let Some(standing) = self.admit(&socket, peer) else { return };
         // Refused only for sockets that are no TCP.
         let _ = socket.set_nodelay(true);
-        let Some(tls) = tls else { return self.spawn(socket, peer, standing) };
+        let Some(tls) = tls else { return self.spawn(socket, Vec::new(), peer, standing) };
         let ended = self.ended.subscribe();
         let (backend, own, limits) = (Rc::clone(&self.backend), Rc::clone(&standing), self.limits);
         let accepting = TlsAcceptor::from(tls.config()).accept(socket);
         let task = self.tasks.spawn_local(async move {
             // What goes wrong is the client's, and it was told by an alert.
             let why = match timeout(limits.handshake, accepting).await {
-                Ok(Ok(stream)) => connection(backend, stream, own, limits, ended).await,
+                Ok(Ok(stream)) => {
+                    let proved = identities(stream.get_ref().1.peer_certificates());
+                    connection(backend, proved, stream, own, limits, ended).await
+                }
                 Ok(Err(error)) => Reason::Tls(error.to_string()),
                 Err(_) => Reason::Tls("too slow".to_owned()),
             };
@@ -207,7 +211,8 @@ impl Clients {
                 let peer =
                     rustix::net::getpeername(&stream).ok().flatten().and_then(|peer| peer.try_into().ok());
                 if let Some(standing) = self.admit(&stream, peer) {
-                    self.spawn(stream, peer, standing);
+                    let proved = stream.identities();
+                    self.spawn(stream, proved, peer, standing);
                 }
             }
             Err(error) => self.complain_once(&error.to_string()),
@@ -217,13 +222,14 @@ impl Clients {
     fn spawn(
         &mut self,
         stream: impl AsyncRead + AsyncWrite + Unpin + 'static,
+        proved: Vec<Identity>,
         peer: Option<SocketAddr>,
         standing: Rc<Standing>,
     ) {
         let (backend, own) = (Rc::clone(&self.backend), Rc::clone(&standing));
         let (limits, ended) = (self.limits, self.ended.subscribe());
         let task = self.tasks.spawn_local(async move {
-            closed(peer, &connection(backend, stream, own, limits, ended).await);
+            closed(peer, &connection(backend, proved, stream, own, limits, ended).await);
         });
         self.open.push(Open { task, standing, peer });
     }
@@ -248,11 +254,13 @@ fn closed(peer: Option<SocketAddr>, why: &Reason) {
 /// Serves one client connection to its end, and says of what that came. What it does wrong ends it and nothing else.
 async fn connection(
     backend: Rc<Backend>,
+    proved: Vec<Identity>,
     socket: impl AsyncRead + AsyncWrite + Unpin + 'static,
     standing: Rc<Standing>,
     limits: Limits,
     mut ended: watch::Receiver<bool>,
 ) -> Reason {
+    let peer = backend.gate.as_ref().map(|gate| gate.peer(proved));
     let mut builder = h2::server::Builder::new();
     builder
         .initial_window_size(1 << 20)
@@ -284,9 +292,9 @@ async fn connection(
         };
         match next {
             Ok(Some(Ok((request, respond)))) => {
-                let (backend, call) = (Rc::clone(&backend), Call::of(&standing));
+                let (backend, peer, call) = (Rc::clone(&backend), peer.clone(), Call::of(&standing));
                 tokio::task::spawn_local(async move {
-                    stream::serve(backend, request, respond).await;
+                    stream::serve(backend, peer, request, respond).await;
                     drop(call);
                 });
             }
@@ -349,7 +357,7 @@ mod tests {
             let bridge = Bridge::new(nowhere, Duration::ZERO, None, Arc::default(), None);
             let readiness = Readiness::always().expect("a thread");
             let health = Health::new(readiness, watch::channel(false).1);
-            let mut clients = Clients::new(Rc::new(Backend { bridge, health }), limits);
+            let mut clients = Clients::new(Rc::new(Backend { bridge, health, gate: None }), limits);
             let (_hand_over, mut handed_over) = mpsc::channel(1);
             tokio::select! {
                 never = clients.serve(&listeners, &mut handed_over) => match never {},

@@ -34,6 +34,7 @@ use crate::process::{Stop, say};
 use crate::reach::{self, Protection};
 use crate::shell::{Failure, Loop, Service, Shell};
 use base::registers::Shown;
+use base::rights::ServiceRights;
 use base::tls::{ServerTls, TlsError};
 use base::trace::Tracer;
 use bridge::Bridge;
@@ -43,7 +44,7 @@ use client::cache::Topology;
 use clients::{Clients, HandedOverStreams, Limits};
 use fabric::link::{Address, ForeignStream, TlsOptions};
 use fabric::monitor::Monitor;
-use fabric::server::Server;
+use fabric::server::{Gate, Server};
 use health::Health;
 use metrics::Standing;
 use std::io;
@@ -141,7 +142,7 @@ impl Command {
         let stop = Stop::on_signals().map_err(RpcError::Signal)?;
         let mut gateway = Gateway::new(self.to.clone(), Monitor::default(), &self.keys)?;
         gateway.listen.push((self.listen, TlsOptions::of_process().certificate.is_some()));
-        let shell = Shell::of(gateway, self.listening.admin(self.admin)?, stop)?;
+        let shell = Shell::of(gateway, self.listening.access(self.admin)?, stop)?;
         for address in shell.addresses() {
             say(&format!("gRPC on {} for {}", address.trim_start_matches("grpc://"), self.to));
         }
@@ -166,6 +167,8 @@ pub struct Gateway {
     standing: Arc<Standing>,
     /// What its health is, once it was told.
     readiness: Option<Readiness>,
+    /// Who may call what, where there is a file of rights.
+    gate: Option<Gate>,
     /// From servers that it is behind.
     hand_over: mpsc::Sender<ForeignStream>,
     handed_over: Option<HandedOverStreams>,
@@ -203,6 +206,7 @@ impl Gateway {
             is_shown: false,
             standing: Arc::default(),
             readiness: None,
+            gate: None,
             hand_over,
             handed_over: Some(handed_over),
             bound: Vec::new(),
@@ -235,6 +239,11 @@ impl Gateway {
         Ok(gateway)
     }
 
+    /// Its clients' calls come through this gate.
+    pub fn set_gate(&mut self, gate: Option<Gate>) {
+        self.gate = gate;
+    }
+
     /// As [`Service::open`], where somebody else shows the monitor.
     pub fn open_beside(&mut self, is_shown: bool) -> Result<Routes, RpcError> {
         self.bind()?;
@@ -263,18 +272,28 @@ impl Gateway {
         self.listen.is_empty()
     }
 
+    /// Of its listeners that speak TLS, if there is one.
+    ///
+    /// # Errors
+    /// It cannot be used, or is wanted and not there.
+    fn certificate(&self) -> Result<Option<Arc<ServerTls>>, RpcError> {
+        match certificate_for(ALPN).map_err(|error| RpcError::Server(error.to_string()))? {
+            None if self.listen.iter().any(|(_, has_tls)| *has_tls) => {
+                Err(RpcError::Server(NO_CERTIFICATE.to_owned()))
+            }
+            found => Ok(found),
+        }
+    }
+
     /// Takes its addresses.
     ///
     /// # Errors
     /// One cannot be had.
     pub fn bind(&mut self) -> Result<(), RpcError> {
-        let certificate = certificate_for(ALPN).map_err(|error| RpcError::Server(error.to_string()))?;
+        let certificate = self.certificate()?;
         for (address, has_tls) in &self.listen {
             let failed = |cause| RpcError::Gateway { address: *address, cause };
             let tls = certificate.clone().filter(|_| *has_tls);
-            if *has_tls && tls.is_none() {
-                return Err(RpcError::Server(NO_CERTIFICATE.to_owned()));
-            }
             let protection = if tls.is_some() { Protection::Tls } else { Protection::None };
             reach::check("the gateway", *address, protection)
                 .map_err(|exposed| RpcError::Server(exposed.to_string()))?;
@@ -336,6 +355,15 @@ impl Service for Gateway {
         self.monitor.set_tracer(tracer);
     }
 
+    fn guard(&mut self, rights: ServiceRights) -> Result<(), Failure> {
+        self.set_gate(Some(Gate::new(rights)));
+        Ok(())
+    }
+
+    fn check(&self) -> Result<(), Failure> {
+        Ok(self.certificate().map(drop)?)
+    }
+
     fn open(&mut self, _core: &Arc<EngineCore>, is_shown: bool) -> Result<Routes, Failure> {
         let own = self.open_beside(is_shown)?;
         Ok(super::admin::routes(&self.monitor).service(None, own))
@@ -377,7 +405,7 @@ impl Gateway {
         let monitor = is_shown.then(|| self.monitor.clone());
         let readiness = self.readiness.take().expect("it was told before it is started");
         let handed_over = self.handed_over.take().expect("it is started once");
-        let is_standby = self.is_standby();
+        let (is_standby, gate) = (self.is_standby(), self.gate.take());
         let (tell, told) = sync_channel(1);
         let thread = Loop::start("gateway", stop, move |_| {
             let serve = async {
@@ -396,7 +424,7 @@ impl Gateway {
                 let listeners = listeners.expect("nonblocking listeners");
                 let health = Health::new(readiness, ended.clone());
                 let keeps_connected = is_shown && !is_standby;
-                let backend = Rc::new(Backend { bridge, health });
+                let backend = Rc::new(Backend { bridge, health, gate });
                 serve(backend, (listeners, handed_over), limits, keeps_connected, ended).await;
             };
             tokio::task::LocalSet::new().block_on(&runtime, serve);

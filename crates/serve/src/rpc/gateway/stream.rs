@@ -13,11 +13,15 @@ use super::built_in::BuiltIn;
 use super::encoding::Encoding;
 use super::health::Health;
 use super::wire::{self, Messages};
+use crate::admin::bearer;
+use base::rights::Peer;
 use bytes::Bytes;
 use fabric::channel::Method;
+use fabric::server::Gate;
 use fabric::status::{Code, Status};
 use h2::server::SendResponse;
 use h2::{RecvStream, SendStream};
+use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method as Verb, Request, Response, StatusCode};
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
@@ -29,10 +33,33 @@ pub struct Backend {
     pub bridge: Rc<Bridge>,
     /// Whether it serves.
     pub health: Health,
+    /// Who may call what; without it everybody may call everything.
+    pub gate: Option<Gate>,
+}
+
+impl Backend {
+    /// Whether the sender of a call with these headers may have `message` handled by the method at this path.
+    fn admits(
+        &self,
+        peer: Option<&Peer>,
+        path: &str,
+        headers: &HeaderMap,
+        message: Option<&[u8]>,
+    ) -> Result<(), Status> {
+        let (Some(gate), Some(peer)) = (&self.gate, peer) else { return Ok(()) };
+        let mut peer =
+            bearer(headers).map_or_else(|| peer.clone(), |token| peer.with_token(token.as_bytes()));
+        gate.admits(&mut peer, path.trim_start_matches('/'), &[], message)
+    }
 }
 
 /// Answers one request.
-pub async fn serve(backend: Rc<Backend>, request: Request<RecvStream>, mut respond: SendResponse<Bytes>) {
+pub async fn serve(
+    backend: Rc<Backend>,
+    peer: Option<Peer>,
+    request: Request<RecvStream>,
+    mut respond: SendResponse<Bytes>,
+) {
     let (head, body) = request.into_parts();
     if let Err(status) = is_grpc(&head.method, &head.headers) {
         let refusal = Response::builder().status(status).body(()).expect("a status is a response");
@@ -41,7 +68,7 @@ pub async fn serve(backend: Rc<Backend>, request: Request<RecvStream>, mut respo
         return;
     }
     let mut answer = Answer { respond, stream: None, encoding: Encoding::Identity };
-    let outcome = call(&backend, head.uri.path(), &head.headers, body, &mut answer).await;
+    let outcome = call(&backend, peer.as_ref(), &head, body, &mut answer).await;
     // A client that is gone wants no answer.
     if let Ok((outcome, metadata)) = outcome {
         answer.end(&outcome, &metadata);
@@ -77,12 +104,15 @@ async fn within<T>(left: Option<Duration>, work: impl Future<Output = T>) -> Res
 
 async fn call(
     backend: &Backend,
-    path: &str,
-    headers: &HeaderMap,
+    peer: Option<&Peer>,
+    head: &Parts,
     body: RecvStream,
     answer: &mut Answer,
 ) -> Outcome {
-    let begin = Instant::now();
+    let (begin, path, headers) = (Instant::now(), head.uri.path(), &head.headers);
+    if let Err(status) = backend.admits(peer, path, headers, None) {
+        return Ok((Err(status), Vec::new()));
+    }
     let said = headers.get("grpc-timeout").map(wire::timeout).transpose();
     let (timeout, encoding) = match said.and_then(|timeout| Ok((timeout, Encoding::of(headers)?))) {
         Ok(said) => said,
@@ -99,6 +129,8 @@ async fn call(
         let method = bridge.method(path).await?;
         let metadata = wire::metadata(headers)?;
         let only = if method.is_client_streaming() { None } else { Some(requests.only().await?) };
+        // Of those that look into messages: the path alone was looked at before.
+        only.as_ref().map_or(Ok(()), |only| backend.admits(peer, path, headers, Some(only)))?;
         Ok::<_, Status>((method, metadata, only))
     };
     let (mut method, metadata, only) = match within(timeout, asked).await.flatten() {

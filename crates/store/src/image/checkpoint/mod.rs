@@ -10,7 +10,8 @@
 //! state of the last entry replayed, since entries say bytes. `floor` is the last one that was applied when it ended: a log that is replayed must reach it.
 //!
 //! Order: blocks, durable; the map, durable; the header, durable. Where the medium persists without being waited for
-//! ([`Media::start`]) a step ends instead of waiting, and the next one looks whether it is done. With that [`Checkpoint::redo_from`] is what the log may forget up to.
+//! ([`Media::start`]) a step ends instead of waiting, and the next one looks whether it is done.
+//! With that [`Checkpoint::redo_from`] is what the log may forget up to.
 //!
 //! Invariants: (1) what the newest header on the medium says is never written over; (2) a checkpoint during which the image was made empty or began to be
 //! only bytes is abandoned; (3) after an error of the medium nothing is written any more: what is durable is not known. Opening it anew

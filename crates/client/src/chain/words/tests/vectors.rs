@@ -82,6 +82,7 @@ fn show_refusal(refusal: &Refusal) -> Value {
         Refusal::Malformed(_) => ("MALFORMED", None),
         Refusal::NoSession => ("NO_SESSION", None),
         Refusal::Forgotten => ("FORGOTTEN", None),
+        Refusal::Denied(_) => ("DENIED", None),
     };
     json!({ "why": why, "replica": replica, "text": refusal_text(refusal) })
 }
@@ -203,6 +204,7 @@ fn the_vectors_are_the_documents() {
         answer("busy", &Err(Refusal::Busy)),
         answer("no session", &Err(Refusal::NoSession)),
         answer("forgotten", &Err(Refusal::Forgotten)),
+        answer("denied", &Err(Refusal::Denied("no right to write key k".to_owned()))),
         answer("malformed", &Err(Refusal::Malformed(Malformed::LongValue(b"k".to_vec(), 70_000)))),
         status("it was done", &Ok(Status::Done(outcome))),
         status("nothing came of it yet", &Ok(Status::Unknown)),

@@ -1,6 +1,7 @@
 //! E3: power at E2's peak, and requests per watt.
 //!
-//! Whoever polls is busy, whether requests come or not, so that power at full load does not depend on the load. `power` is of the part that serves, as the paper
+//! Whoever polls is busy, whether requests come or not, so that power at full load does not depend on the load.
+//! `power` is of the part that serves, as the paper
 //! counts it; `with host` adds the host's package where that only carries the NIC and one core for completions.
 
 use super::kv::{Point, Who, measure};

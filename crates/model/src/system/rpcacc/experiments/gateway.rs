@@ -1,6 +1,7 @@
 //! P-E3: a gateway whose data lie in the right or in the wrong memory.
 //!
-//! L2/L3 switching and NAT look at headers on the host's cores; packets are decrypted or encrypted by the NIC's compute units. Header, payload and result are each
+//! L2/L3 switching and NAT look at headers on the host's cores; packets are decrypted or encrypted by the NIC's compute units.
+//! Header, payload and result are each
 //! placed at one side: what is placed at the wrong one crosses PCIe to be used and back.
 
 use crate::experiment::Rows;

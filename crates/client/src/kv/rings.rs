@@ -1,4 +1,4 @@
-//! A client of a node on this machine over shared memory: ask at the node's `--shm` path, get rings, and talk without system
+//! Shared memory to a server on this machine, beneath [`super::Client`]: ask at the node's `--shm` path, get rings, and talk without system
 //! calls while both sides are awake.
 //!
 //! A message is one buffer with one or more complete memcached requests, at most [`Client::max_message`] bytes. Each message gets
@@ -7,7 +7,7 @@
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let mut client = serve::shm_client::Client::connect("/run/millrace.shm")?;
+//! let mut client = client::kv::rings::Client::connect("/run/millrace.shm")?;
 //! client.call(b"set k 0 0 5\r\nhello\r\n", |reply| assert_eq!(reply, b"STORED\r\n"))?;
 //! # Ok(()) }
 //! ```

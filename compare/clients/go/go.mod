@@ -1,0 +1,10 @@
+module side
+
+go 1.19
+
+require (
+	github.com/bradfitz/gomemcache v0.0.0-20230905024940-24af94b03874
+	millrace v0.0.0
+)
+
+replace millrace => ../../../clients/go

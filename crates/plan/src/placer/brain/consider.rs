@@ -1,0 +1,358 @@
+//! What could be chosen, and whether to: one decision at most.
+//!
+//! `model`: a choice is gone to if it is better even when all predictions err (low gain over what is required), or, where the limit is broken already, as
+//! expected. One that is better as expected, or at best and of which nothing is known, is tried: within a third of the budget, and only while
+//! the limit is not near. What is required is the hysteresis, the cost of a move over the time that it stays, and how far the figures stray by themselves.
+//!
+//! `greedy`: the fastest choice whose capacity is not full of what comes; else the one with the most. Wei et al., OSDI 2023, §4.2.
+//! `fixed`: where the operator says, at once.
+
+use super::super::choice::{Choice, alternatives, refusal};
+use super::super::log::{Compared, Decision, Reason};
+use super::super::observation::{Observation, Service};
+use super::super::options::Policy;
+use super::super::planted::Planted;
+use super::super::predict::{Predict, Prediction};
+use super::super::verdict::{Measured, expected};
+use super::{Brain, Load, OBSERVATIONS_MIN, RATE_MIN, Running, ServiceState, is_moving};
+use protocol::planted::Bugs;
+
+/// From this part of the limit on nothing is tried.
+const RISK_SHARE: f64 = 0.8;
+/// The guideline's fastest place is full at this part of its capacity.
+const GREEDY_FULL: f64 = 0.9;
+/// What a move costs: so long a service does nothing, at worst.
+const MOVE_COST_US: f64 = 100_000.0;
+
+/// A choice that is wanted.
+struct Proposal {
+    at: usize,
+    reason: Reason,
+    why: String,
+}
+
+impl<B: Bugs<Planted>> Brain<B> {
+    /// The decision that follows, if one does: of the service that gains most by it.
+    pub(super) fn consider(
+        &mut self,
+        now_us: u64,
+        seen: &Observation,
+        services: &[&Service],
+        predictor: &impl Predict,
+    ) -> Option<Decision> {
+        if !is_moving(&self.options.policy) || !self.budget.has_room(now_us) {
+            return None;
+        }
+        let mut best: Option<(f64, &Service, Vec<Compared>, Proposal)> = None;
+        for service in services {
+            if !self.is_ready(now_us, service) {
+                continue;
+            }
+            let compared = self.compare(now_us, seen, service, predictor);
+            let Some(wanted) = self.want(now_us, service, &compared) else { continue };
+            // What is sure goes before what is tried.
+            let is_sure = wanted.reason != Reason::Try;
+            let worth = compared[wanted.at].gain.mid + if is_sure { 1e3 } else { 0.0 };
+            if best.as_ref().is_none_or(|(most, ..)| worth > *most) {
+                best = Some((worth, service, compared, wanted));
+            }
+        }
+        let (_, service, compared, wanted) = best?;
+        Some(self.decide(now_us, seen, service, compared, wanted))
+    }
+
+    /// Whether a service may be moved now.
+    fn is_ready(&self, now_us: u64, service: &Service) -> bool {
+        let Some(seat) = self.seats.get(&service.name) else { return false };
+        if matches!(self.options.policy, Policy::Fixed(_)) {
+            return seat.hands_off_us <= now_us;
+        }
+        let has_stayed = self.bugs.has(Planted::HysteresisOff)
+            || seat.is_other_load
+            || seat.moved_us.is_none_or(|at| now_us.saturating_sub(at) >= self.options.dwell_us);
+        has_stayed
+            && seat.hands_off_us <= now_us
+            && seat.observations >= OBSERVATIONS_MIN
+            && service.rate.0 >= RATE_MIN
+    }
+
+    /// Why a service may not go there: a place is full.
+    pub(super) fn refused_as_full(
+        &self,
+        service: &Service,
+        to: &Choice,
+        seen: &Observation,
+    ) -> Option<String> {
+        let cores = (seen.cores_used.0, seen.cores.0);
+        refusal(service, to, &seen.busy, cores).filter(|_| !self.bugs.has(Planted::FullUsed))
+    }
+
+    /// All choices of a service of which something is known, where it is first.
+    fn compare(
+        &self,
+        now_us: u64,
+        seen: &Observation,
+        service: &Service,
+        predictor: &impl Predict,
+    ) -> Vec<Compared> {
+        let Some(seat) = self.seats.get(&service.name) else { return Vec::new() };
+        let now = seat.measured;
+        let present = Choice::present(service);
+        let said = |choice: &Choice| {
+            let said = predictor.predict(service, seen.cores.0, choice).filter(|said| said.is_sound())?;
+            let corrected = self.corrections.correct(now_us, &service.name, (choice, &present), said);
+            corrected.is_sound().then_some((said, corrected))
+        };
+        let here = said(&present).map(|(_, corrected)| corrected);
+        let capacity = here.map_or(now.rate, |here| here.capacity.mid);
+        let all = alternatives(service, seen.cores.0 as u64).into_iter().filter_map(|choice| {
+            let (predicted, corrected) = said(&choice)?;
+            let tried = self.corrections.is_known(now_us, &service.name, &choice);
+            let corrected = match here {
+                Some(here) if choice != present => anchored(corrected, &here, &now),
+                _ => corrected,
+            };
+            let refused = match seat.bars.get(&choice) {
+                Some(bar) if bar.until_us > now_us => Some("it was worse than expected lately".to_owned()),
+                _ => self.refused_as_full(service, &choice, seen),
+            };
+            corrected.is_sound().then(|| Compared {
+                gain: expected(&corrected, &now, capacity, self.options.p99_max_ns),
+                tried,
+                choice,
+                predicted,
+                corrected,
+                refused,
+            })
+        });
+        all.collect()
+    }
+
+    /// Which of them is wanted, by the policy.
+    fn want(&mut self, now_us: u64, service: &Service, compared: &[Compared]) -> Option<Proposal> {
+        let present = Choice::present(service);
+        let free = |one: &Compared| one.refused.is_none() && one.choice != present;
+        match self.options.policy.clone() {
+            Policy::Leave => None,
+            Policy::Fixed(values) => self.fixed(service, compared, &values, &present),
+            Policy::Greedy => greedy(service, compared, &present),
+            Policy::Model => {
+                let seat = self.seats.get(&service.name)?.clone();
+                let candidates: Vec<usize> = (0..compared.len()).filter(|at| free(&compared[*at])).collect();
+                let required = self.required(now_us, service, &present);
+                self.better(&seat, compared, &candidates, required)
+                    .or_else(|| self.worth_trying(now_us, &seat, compared, &candidates, required))
+            }
+        }
+    }
+
+    /// What a move must gain: more than what is measured strays by itself.
+    fn required(&self, now_us: u64, service: &Service, present: &Choice) -> f64 {
+        if self.bugs.has(Planted::HysteresisOff) {
+            return 0.0;
+        }
+        let has_limit = self.options.p99_max_ns.is_some();
+        let strays = self.corrections.strays(now_us, &service.name, present, has_limit);
+        self.options.hysteresis + MOVE_COST_US / self.options.dwell_us.max(1) as f64 + strays
+    }
+
+    fn is_broken(&self, now: &Measured) -> bool {
+        matches!((self.options.p99_max_ns, now.p99_ns), (Some(limit), Some(p99)) if p99 > limit)
+    }
+
+    fn better(
+        &self,
+        seat: &ServiceState,
+        compared: &[Compared],
+        of: &[usize],
+        required: f64,
+    ) -> Option<Proposal> {
+        let is_broken = self.is_broken(&seat.measured);
+        let sure = |one: &Compared| if is_broken { one.gain.mid } else { one.gain.low };
+        let best = of.iter().copied().max_by(|a, b| {
+            let key = |at: usize| (sure(&compared[at]), compared[at].gain.mid);
+            let ((sure_a, mid_a), (sure_b, mid_b)) = (key(*a), key(*b));
+            sure_a.total_cmp(&sure_b).then(mid_a.total_cmp(&mid_b))
+        })?;
+        let gain = sure(&compared[best]);
+        (gain > required).then(|| Proposal {
+            at: best,
+            reason: Reason::Better,
+            why: match is_broken {
+                true => format!("the limit is broken, and it is expected to be {:.0} % better", gain * 100.0),
+                false => format!("it is {:.0} % better at worst", gain * 100.0),
+            },
+        })
+    }
+
+    fn worth_trying(
+        &mut self,
+        now_us: u64,
+        seat: &ServiceState,
+        compared: &[Compared],
+        of: &[usize],
+        required: f64,
+    ) -> Option<Proposal> {
+        let limit = self.options.p99_max_ns;
+        let is_near = match (limit, seat.measured.p99_ns) {
+            (Some(limit), Some(p99)) => p99 > RISK_SHARE * limit,
+            // A limit of which nothing is known is at risk.
+            (Some(_), None) => true,
+            (None, _) => false,
+        };
+        if !self.options.explores || is_near || !self.budget.has_room_to_explore(now_us) {
+            return None;
+        }
+        let may = |at: &usize| {
+            let one = &compared[*at];
+            one.gain.mid > required || (!one.tried && one.gain.high > required)
+        };
+        let best = of.iter().copied().filter(may).max_by(|a, b| {
+            let (a, b) = (&compared[*a].gain, &compared[*b].gain);
+            a.mid.total_cmp(&b.mid).then(a.high.total_cmp(&b.high))
+        })?;
+        let gain = compared[best].gain;
+        let why =
+            format!("it may be {:.0} % better, and {:.0} % is expected", gain.high * 100.0, gain.mid * 100.0);
+        Some(Proposal { at: best, reason: Reason::Try, why })
+    }
+
+    fn fixed(
+        &self,
+        service: &Service,
+        compared: &[Compared],
+        values: &std::collections::BTreeMap<String, String>,
+        present: &Choice,
+    ) -> Option<Proposal> {
+        let own = |name: &str| match &*service.name {
+            "" => Some(name.to_owned()),
+            of => Some(name.strip_prefix(of)?.strip_prefix('.')?.to_owned()),
+        };
+        let wanted: Vec<(String, &str)> =
+            values.iter().filter_map(|(name, value)| Some((own(name)?, &**value))).collect();
+        let is_there = |choice: &Choice| wanted.iter().all(|(name, value)| choice.value(name) == *value);
+        if wanted.is_empty() || is_there(present) {
+            return None;
+        }
+        // One step at a time: what sets most of what is wanted.
+        let set =
+            |one: &Compared| wanted.iter().filter(|(name, value)| one.choice.value(name) == *value).count();
+        let free = (0..compared.len()).filter(|at| compared[*at].refused.is_none());
+        let at = free.max_by_key(|at| (set(&compared[*at]), std::cmp::Reverse(*at)))?;
+        let here = wanted.iter().filter(|(name, value)| present.value(name) == *value).count();
+        (set(&compared[at]) > here).then(|| Proposal {
+            at,
+            reason: Reason::Fixed,
+            why: "the operator wants it there".to_owned(),
+        })
+    }
+
+    fn decide(
+        &mut self,
+        now_us: u64,
+        seen: &Observation,
+        service: &Service,
+        compared: Vec<Compared>,
+        wanted: Proposal,
+    ) -> Decision {
+        let Proposal { at, reason, why } = wanted;
+        let (from, to) = (Choice::present(service), compared[at].choice.clone());
+        let expected = Some(compared[at].corrected);
+        let is_try = reason == Reason::Try;
+        self.spend(now_us, is_try);
+        self.decisions += 1;
+        let before = self.seats.get(&service.name).map(|seat| seat.measured).unwrap_or_default();
+        let running = Running {
+            decision: self.decisions,
+            from: from.clone(),
+            to: to.clone(),
+            is_try,
+            // Where the operator or the guideline says so, it is not gone back.
+            is_back: matches!(reason, Reason::Fixed | Reason::Greedy),
+            expected,
+            before,
+            load: Load::of(service),
+            set_us: None,
+            sum: None,
+        };
+        self.begin(now_us, &service.name, running);
+        Decision {
+            number: self.decisions,
+            now_us,
+            sequence: seen.sequence,
+            service: service.name.clone(),
+            reason,
+            why,
+            settings: to.settings_from(&from),
+            from,
+            to,
+            seen: before,
+            compared,
+            expected,
+            budget_left: self.budget.left(now_us),
+            is_dry_run: self.options.is_dry_run,
+        }
+    }
+}
+
+/// Another choice is as much worse than predicted as where the service is: a node that others disturb disturbs all of its places.
+fn anchored(to: Prediction, here: &Prediction, now: &Measured) -> Prediction {
+    let off = |measured: Option<f64>, said: f64| {
+        let off = measured.map_or(1.0, |measured| measured / said);
+        if off.is_finite() && off > 1.0 { off } else { 1.0 }
+    };
+    let [p50, p99] = [off(now.p50_ns, here.p50_ns.mid), off(now.p99_ns, here.p99_ns.mid)];
+    let cores = off(Some(now.cores), here.cores.mid);
+    Prediction {
+        capacity: to.capacity,
+        p50_ns: to.p50_ns.times(p50),
+        p99_ns: to.p99_ns.times(p99),
+        cores: to.cores.times(cores),
+    }
+}
+
+/// The guideline: the fastest that is not full.
+fn greedy(service: &Service, compared: &[Compared], present: &Choice) -> Option<Proposal> {
+    let free = |at: &usize| compared[*at].refused.is_none() || compared[*at].choice == *present;
+    let mut order: Vec<usize> = (0..compared.len()).filter(free).collect();
+    order.sort_by(|a, b| compared[*a].corrected.p50_ns.mid.total_cmp(&compared[*b].corrected.p50_ns.mid));
+    let has_room = |at: &&usize| service.rate.0 < GREEDY_FULL * compared[**at].corrected.capacity.mid;
+    let capacity = |at: &usize| compared[*at].corrected.capacity.mid;
+    let most = || order.iter().max_by(|a, b| capacity(a).total_cmp(&capacity(b)));
+    let at = *order.iter().find(has_room).or_else(most)?;
+    (compared[at].choice != *present).then(|| Proposal {
+        at,
+        reason: Reason::Greedy,
+        why: "it is the fastest that is not full".to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::predict::Range;
+    use super::*;
+
+    /// A machine that something else disturbs is no reason to move to where nothing is known to be better.
+    #[test]
+    fn what_disturbs_the_present_disturbs_other_choices() {
+        let said = Prediction {
+            capacity: Range::around(2e5, 1.25),
+            p50_ns: Range::around(1e5, 1.25),
+            p99_ns: Range::around(1e6, 1.25),
+            cores: Range::around(0.5, 1.25),
+        };
+        let now = Measured { rate: 1e4, p50_ns: Some(1e5), p99_ns: Some(1e8), cores: 0.5 };
+        let limit = Some(2e6);
+        let naive = expected(&said, &now, said.capacity.mid, limit);
+        assert!(naive.mid > 40.0, "{naive:?}");
+        let gain = expected(&anchored(said, &said, &now), &now, said.capacity.mid, limit);
+        assert!(gain.mid.abs() < 1e-6 && gain.low <= 0.0, "{gain:?}");
+        // One that is predicted to be better stays so.
+        let better = Prediction { p99_ns: said.p99_ns.times(0.5), ..said };
+        let gain = expected(&anchored(better, &said, &now), &now, said.capacity.mid, limit);
+        assert!((gain.mid - 1.0).abs() < 1e-6, "{gain:?}");
+        // What is better than predicted makes nothing else worse.
+        let early = Measured { p99_ns: Some(1e3), ..now };
+        assert_eq!(anchored(said, &said, &early), said);
+    }
+}

@@ -1,0 +1,356 @@
+//! `millrace place contest`: the placer, its rivals and every fixed placement, in turns on one node, while the load changes.
+//!
+//! ```text
+//!   phase after phase of the script, policy after policy:   set the registers that the policy had left · clients begin · settle · count
+//! ```
+//! One node, a process of its own, serves all: a policy finds its registers as it left them, and its time stands still while others have their turn. So
+//! neighbours in time see the same machine, and what a policy has learned stays with it. Fixed placements are moved by nobody.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `script` | loads, from a seed |
+//! | `node`, `clients` | processes |
+//! | `show` | the score, tables, a page |
+
+mod clients;
+mod node;
+mod script;
+mod show;
+
+use super::drive::{Driver, Log};
+use super::log::Line;
+use super::options::{Options, Policy};
+use super::predict::Stages;
+use bench::contest::{self as turns, Order, Sides, Slice, Turn};
+use bench::report::{deliver, environment};
+use clap::Args;
+use clients::{ClientFigures, Clients, preload};
+use node::Node;
+use script::{Load, script};
+use serde::Serialize;
+use serve::process::parse::duration;
+use serve::process::{interrupt, progress};
+use std::error::Error;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+/// Between two looks of a placer.
+const EVERY: Duration = Duration::from_millis(500);
+/// Registers that all policies begin with, and each fixed placement has a value of.
+const PLACES: [(&str, &[&str]); 3] = [
+    ("cache.engine.mode", &["shared", "dedicated"]),
+    ("demo.place.handlers", &["edge", "engine", "host"]),
+    ("rank.place.rec.preprocess", &["edge", "engine"]),
+];
+/// Registers besides, that placers move: each begins with these.
+const OTHERS: [(&str, &str); 7] = [
+    ("demo.workers.count", "1"),
+    ("demo.workers.balancer", "round_robin"),
+    ("cache.engine.form", "staged"),
+    ("cache.engine.group", "16"),
+    ("rank.rec.batch", "64"),
+    ("rank.rec.linger", "0"),
+    ("demo.monitor.sample", "16"),
+];
+
+/// Compare the placer with every fixed placement, the published guideline and leaving things as they are, while the load changes.
+///
+/// Starts a node with a key-value, an RPC and a recommendation service as a process, and clients as processes. The load changes --changes times in
+/// rate, size, mix and skew, from --seed. In each phase every policy has its turn: --settle that does not count, then --measure that does. What
+/// counts is the share of what was asked that was answered within --slo, of the services on average. Exit status 1 if a request was lost.
+#[derive(Args, Debug)]
+pub struct Contest {
+    /// Changes of the load
+    #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..=100))]
+    changes: u32,
+
+    /// Of the script
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+
+    /// After a change, what does not count
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration)]
+    settle: Duration,
+
+    /// What counts then
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration)]
+    measure: Duration,
+
+    /// Fixed placements, of twelve; the first is that of a node as it starts
+    #[arg(long, value_name = "N", default_value_t = 12, value_parser = clap::value_parser!(u8).range(1..=12))]
+    fixed: u8,
+
+    /// Which of them policies that move begin with, and which `leave` stays at, from 1
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=12))]
+    start: u8,
+
+    /// What the 99th percentile of every service is to keep
+    #[arg(long, value_name = "TIME", default_value = "2ms", value_parser = duration)]
+    slo: Duration,
+
+    /// Multiplies all rates: for faster and slower machines
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = scale)]
+    load: f64,
+
+    /// A folder for the log of each policy that moves
+    #[arg(long, value_name = "DIR")]
+    logs: Option<PathBuf>,
+
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+
+    /// Write a page; a name that ends in .svg: the plots alone, .csv or .parquet: its figures as rows
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+}
+
+fn scale(text: &str) -> Result<f64, String> {
+    let factor = text.parse::<f64>().ok().filter(|factor| (0.001..=1000.0).contains(factor));
+    factor.ok_or_else(|| format!("{text:?} is no factor from 0.001 to 1000"))
+}
+
+/// What came of a policy's turn.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct Figures {
+    services: Vec<ClientFigures>,
+    /// Cores that the node used.
+    cores: f64,
+    /// Decisions that were obeyed, settling included.
+    moves: u32,
+    /// Where it stands at the end.
+    placement: String,
+}
+
+impl Figures {
+    /// The share of what was asked that was answered within the limit, of the services on average.
+    fn score(&self) -> f64 {
+        let shares = self.services.iter().map(|of| (of.within / of.asked).min(1.0));
+        shares.sum::<f64>() / self.services.len().max(1) as f64
+    }
+
+    fn lost(&self) -> u64 {
+        self.services.iter().map(|of| of.lost).sum()
+    }
+}
+
+/// A policy, and where it stands.
+struct Contestant {
+    name: String,
+    /// None: nobody moves it.
+    driver: Option<Driver<Stages>>,
+    registers: Vec<(String, String)>,
+}
+
+/// All policies of a run.
+struct Contestants<'a> {
+    args: &'a Contest,
+    program: PathBuf,
+    node: Node,
+    players: Vec<Contestant>,
+    script: Vec<Load>,
+    stop: &'a AtomicBool,
+}
+
+/// What came of all.
+#[derive(Debug, Serialize)]
+struct Outcome {
+    slo_us: f64,
+    seed: u64,
+    script: Vec<Load>,
+    /// By policy: a figure for each phase; the phase before the first change is the first.
+    policies: Vec<(String, Vec<Figures>)>,
+    fixed: usize,
+    environment: Vec<environment::Fact>,
+}
+
+/// The nth of the twelve fixed placements, from 0.
+fn placement(n: usize) -> Vec<(String, String)> {
+    let mut left = n;
+    let places = PLACES.map(|(register, values)| {
+        let value = values[left % values.len()];
+        left /= values.len();
+        (register.to_owned(), value.to_owned())
+    });
+    // Workers are there before handlers are to run on them.
+    let others = OTHERS.map(|(register, value)| (register.to_owned(), value.to_owned()));
+    others.into_iter().chain(places).collect()
+}
+
+/// Its name: `shared/edge/edge`.
+fn name(registers: &[(String, String)]) -> String {
+    let value = |(wanted, _): &(&str, &[&str])| {
+        let found = registers.iter().find(|(register, _)| register == wanted);
+        found.map_or_else(String::new, |(_, value)| value.clone())
+    };
+    PLACES.iter().map(value).collect::<Vec<_>>().join("/")
+}
+
+impl Contest {
+    /// Runs it.
+    ///
+    /// # Errors
+    /// It could not run, or requests were lost.
+    pub fn run(&self) -> Result<(), Box<dyn Error>> {
+        let stop = interrupt::flag()?;
+        let bar = progress::bar(self.json);
+        let program = std::env::current_exe().map_err(|e| format!("this program cannot find itself: {e}"))?;
+        progress::show(&bar, 0.0, "start of the node");
+        let node = Node::start(&program)?;
+        preload(&program, node.ports)?;
+        let script = script(self.seed, self.changes, self.load);
+        let players = self.players(&node)?;
+        let (sides, phases) = (players.len(), script.len() as u32);
+        let mut all = Contestants { args: self, program, node, players, script, stop: &stop };
+        let contest = turns::Contest::new((sides, 1), (phases, Order::Rotated), &stop, (&bar, 0.0, 1.0));
+        // What was interrupted has no phase that all had.
+        let samples = contest.run(&mut all)?.whole_rounds(0);
+        bar.finish_and_clear();
+        let figures = samples.into_iter().map(|of| of.into_iter().map(|sample| sample.figures).collect());
+        let outcome = all.outcome(figures);
+        let page = || show::page(&outcome);
+        deliver(&outcome, self.json, || show::text(&outcome), page, self.report.as_deref())
+            .map_err(|error| error.to_string())?;
+        let figures = outcome.policies.iter().flat_map(|(_, figures)| figures);
+        match figures.map(Figures::lost).sum::<u64>() {
+            0 => Ok(()),
+            lost => Err(format!("{lost} requests were lost: see the column").into()),
+        }
+    }
+
+    fn players(&self, node: &Node) -> Result<Vec<Contestant>, String> {
+        let start = placement(usize::from(self.start) - 1);
+        let mut players = Vec::new();
+        for policy in [Policy::Model, Policy::Greedy, Policy::Leave] {
+            let name = policy.to_string();
+            let driver = match policy {
+                Policy::Leave => None,
+                policy => Some(self.driver(node, policy)?),
+            };
+            players.push(Contestant { name, driver, registers: start.clone() });
+        }
+        let fixed = (0..usize::from(self.fixed)).map(placement);
+        players.extend(fixed.map(|registers| Contestant { name: name(&registers), driver: None, registers }));
+        Ok(players)
+    }
+
+    fn driver(&self, node: &Node, policy: Policy) -> Result<Driver<Stages>, String> {
+        let log = self.logs.as_ref().map(|folder| {
+            let path = folder.join(format!("{policy}.log"));
+            Log::new(path.clone(), u64::MAX).map_err(|error| format!("{}: {error}", path.display()))
+        });
+        let options = Options { policy, p99_max_ns: Some(self.slo.as_nanos() as f64), ..Options::default() };
+        let cores = base::cpu::allowed_cores().len().max(1) as f64;
+        let mut driver = Driver::new(node.admin, cores, options, Stages, log.transpose()?)?;
+        driver.pause();
+        Ok(driver)
+    }
+}
+
+impl Contestants<'_> {
+    fn outcome(&self, figures: impl Iterator<Item = Vec<Figures>>) -> Outcome {
+        let names = self.players.iter().map(|player| player.name.clone());
+        Outcome {
+            slo_us: self.args.slo.as_secs_f64() * 1e6,
+            seed: self.args.seed,
+            script: self.script.clone(),
+            policies: names.zip(figures).collect(),
+            fixed: usize::from(self.args.fixed),
+            environment: environment::facts(),
+        }
+    }
+}
+
+impl Sides for Contestants<'_> {
+    type Figures = Figures;
+    type Error = String;
+
+    fn name(&self, turn: Turn) -> String {
+        format!("phase {} of {}: {}", turn.round + 1, self.script.len(), self.players[turn.side].name)
+    }
+
+    fn warm_up(&mut self, turn: Turn) -> Result<(), String> {
+        self.node.set(&self.players[turn.side].registers)
+    }
+
+    fn slice(&mut self, turn: Turn) -> Result<Slice<Figures>, String> {
+        let (args, node, player) = (self.args, &self.node, &mut self.players[turn.side]);
+        let load = &self.script[turn.round as usize];
+        let clients = Clients::start(&self.program, node.ports, load, (args.settle, args.measure))?;
+        let slo_us = args.slo.as_secs_f64() * 1e6;
+        let over = AtomicBool::new(false);
+        let (served, moves, cores) = thread::scope(|scope| {
+            let placer = player.driver.as_mut().map(|driver| scope.spawn(|| move_about(driver, &over)));
+            super::command::rest(args.settle, self.stop);
+            let before = node.cpu();
+            super::command::rest(args.measure, self.stop);
+            let cpu = node.cpu().and_then(|after| Ok(after - before?));
+            let served = clients.end(slo_us);
+            over.store(true, Ordering::Relaxed);
+            let moves =
+                placer.map_or(Ok(0), |thread| thread.join().map_err(|_| "a placer panicked".to_owned())?);
+            (served, moves, cpu.map(|cpu| cpu / args.measure.as_secs_f64()))
+        });
+        if self.stop.load(Ordering::Relaxed) {
+            return Ok(Slice::Over);
+        }
+        if let Some(driver) = &player.driver {
+            keep(&mut player.registers, driver.placement());
+        }
+        let placement = name(&player.registers);
+        Ok(Slice::Measured(Figures { services: served?, cores: cores?, moves: moves?, placement }))
+    }
+}
+
+/// What the placer has set is what it finds the next time.
+fn keep(registers: &mut Vec<(String, String)>, now: Vec<(String, String)>) {
+    for (register, value) in now {
+        match registers.iter_mut().find(|(name, _)| *name == register) {
+            Some((_, kept)) => *kept = value,
+            None => registers.push((register, value)),
+        }
+    }
+}
+
+/// The placer's loop until `over`; how often it moved something.
+fn move_about(driver: &mut Driver<Stages>, over: &AtomicBool) -> Result<u32, String> {
+    driver.resume();
+    let mut moves = 0;
+    while !over.load(Ordering::Relaxed) {
+        let lines = driver.look()?;
+        moves += lines.iter().filter(|line| matches!(line, Line::Decision(_))).count() as u32;
+        super::command::rest(EVERY, over);
+    }
+    driver.pause();
+    Ok(moves)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn twelve_placements_are_all_there_are_and_workers_come_first() {
+        let names: std::collections::BTreeSet<String> = (0..12).map(|n| name(&placement(n))).collect();
+        assert_eq!((names.len(), name(&placement(0))), (12, "shared/edge/edge".to_owned()));
+        let at = |wanted: &str| placement(0).iter().position(|(register, _)| register == wanted);
+        assert!(at("demo.workers.count") < at("demo.place.handlers"));
+    }
+
+    #[test]
+    fn a_score_is_the_mean_share_that_came_in_time() {
+        let served = |asked, within| ClientFigures {
+            service: "s",
+            asked,
+            answered: asked,
+            within,
+            p99_us: 1.0,
+            lost: 1,
+        };
+        let services = vec![served(100.0, 50.0), served(10.0, 11.0)];
+        let figures = Figures { services, cores: 1.0, moves: 0, placement: String::new() };
+        assert_eq!((figures.score(), figures.lost()), (0.75, 2));
+    }
+}

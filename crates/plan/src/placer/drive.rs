@@ -1,0 +1,278 @@
+//! The driver: asks an admin port, tells the brain, sets registers, writes the log. All that the placer has of clocks, sockets and files.
+//!
+//! A look is two requests, for metrics and registers; a decision one for each register that changes. Where a register refuses, those that were set before it
+//! are put back, and the brain is told why. What cannot be logged is not done: the driver ends, and the node stays as it is.
+//!
+//! Bounds: an answer has `PAGE_MAX` bytes at most; a log of `max` bytes is put aside as `FILE.1`, and the next begins with a new brain, so that each can
+//! be played by itself.
+
+use super::brain::Brain;
+use super::choice::Setting;
+use super::difference::Difference;
+use super::log::{Decision, Line};
+use super::observation::Observation;
+use super::options::Options;
+use super::predict::Predict;
+use super::reading::Reading;
+use protocol::planted::NoBugs;
+use serve::trace::Port;
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// Bytes of a page at most.
+const PAGE_MAX: u64 = 16 << 20;
+/// How long a request may take.
+const TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Time that can stand still: that of a placer whose node is lent to another.
+#[derive(Clone, Copy, Debug)]
+pub struct Stopwatch {
+    before: Duration,
+    since: Option<Instant>,
+}
+
+impl Stopwatch {
+    /// One that runs from now on.
+    pub fn start() -> Stopwatch {
+        Stopwatch { before: Duration::ZERO, since: Some(Instant::now()) }
+    }
+
+    /// Stands still from now on.
+    pub fn pause(&mut self) {
+        self.before = self.elapsed();
+        self.since = None;
+    }
+
+    /// Runs again.
+    pub fn resume(&mut self) {
+        self.since.get_or_insert_with(Instant::now);
+    }
+
+    /// How long it ran.
+    pub fn elapsed(&self) -> Duration {
+        self.before + self.since.map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
+    fn now_us(&self) -> u64 {
+        self.elapsed().as_micros() as u64
+    }
+}
+
+/// A log in a file.
+#[derive(Debug)]
+pub struct Log {
+    path: PathBuf,
+    file: File,
+    written: u64,
+    max: u64,
+}
+
+impl Log {
+    /// A new file, of about `max` bytes at most. One that is there is replaced.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn new(path: PathBuf, max: u64) -> io::Result<Log> {
+        let file = File::create(&path)?;
+        Ok(Log { path, file, written: 0, max })
+    }
+
+    fn add(&mut self, line: &Line) -> io::Result<()> {
+        let text = line.text() + "\n";
+        self.written += text.len() as u64;
+        self.file.write_all(text.as_bytes())
+    }
+
+    /// Puts what is written aside, and begins anew.
+    fn turn_over(&mut self) -> io::Result<()> {
+        let mut aside = self.path.clone().into_os_string();
+        aside.push(".1");
+        std::fs::rename(&self.path, aside)?;
+        (self.file, self.written) = (File::create(&self.path)?, 0);
+        Ok(())
+    }
+}
+
+/// A node that is looked after.
+#[derive(Debug)]
+pub struct Driver<P> {
+    port: Port,
+    cores: f64,
+    brain: Brain<NoBugs>,
+    predictor: P,
+    difference: Difference,
+    watch: Stopwatch,
+    log: Option<Log>,
+    is_frozen: bool,
+}
+
+impl<P: Predict> Driver<P> {
+    /// Of the node behind this port, which has so many cores.
+    ///
+    /// # Errors
+    /// The log cannot be written.
+    pub fn new(
+        port: Port,
+        cores: f64,
+        options: Options,
+        predictor: P,
+        log: Option<Log>,
+    ) -> Result<Driver<P>, String> {
+        let mut driver = Driver {
+            port,
+            cores,
+            brain: Brain::new(options, &[]),
+            predictor,
+            difference: Difference::default(),
+            watch: Stopwatch::start(),
+            log,
+            is_frozen: false,
+        };
+        driver.log(&driver.setup())?;
+        Ok(driver)
+    }
+
+    fn setup(&self) -> Line {
+        Line::Setup { options: self.brain.options().clone(), made_us: self.brain.made_us() }
+    }
+
+    /// The port.
+    pub fn port(&self) -> Port {
+        self.port
+    }
+
+    /// Where services are, as far as it knows, as full names of registers and their values.
+    pub fn placement(&self) -> Vec<(String, String)> {
+        let of = |name: &str, register: &str| match name {
+            "" => register.to_owned(),
+            name => format!("{name}.{register}"),
+        };
+        let all = self.brain.choices().flat_map(|(name, choice)| {
+            choice.values().map(move |(register, value)| (of(name, register), value.to_owned()))
+        });
+        all.collect()
+    }
+
+    /// How long it looked.
+    pub fn elapsed(&self) -> Duration {
+        self.watch.elapsed()
+    }
+
+    /// Its time stands still: what the node does meanwhile is none of its business.
+    pub fn pause(&mut self) {
+        self.watch.pause();
+    }
+
+    /// Goes on, and takes the next look for the first.
+    pub fn resume(&mut self) {
+        self.watch.resume();
+        self.difference.forget();
+    }
+
+    /// Decides nothing while it is so.
+    ///
+    /// # Errors
+    /// The log cannot be written.
+    pub fn freeze(&mut self, is_frozen: bool) -> Result<(), String> {
+        if self.is_frozen == is_frozen {
+            return Ok(());
+        }
+        self.is_frozen = is_frozen;
+        self.brain.freeze(is_frozen);
+        self.log(&Line::Frozen { is_frozen })
+    }
+
+    /// Looks once, and does what follows; what is to be told of it.
+    ///
+    /// # Errors
+    /// The log cannot be written.
+    pub fn look(&mut self) -> Result<Vec<Line>, String> {
+        self.turn_over()?;
+        let asked_us = self.watch.now_us();
+        let reading = self.read(asked_us);
+        let now_us = self.watch.now_us();
+        let reading = match reading {
+            Ok(reading) => reading,
+            Err(why) => {
+                let missed = Line::Missed { now_us, why };
+                self.log(&missed)?;
+                return Ok(vec![missed]);
+            }
+        };
+        let Some(observation) = self.difference.add(reading, self.cores) else { return Ok(Vec::new()) };
+        self.take(now_us, observation)
+    }
+
+    fn read(&self, asked_us: u64) -> Result<Reading, String> {
+        let metrics = self.port.get_within("/metrics", TIMEOUT, PAGE_MAX)?;
+        let registers = self.port.get_within("/registers", TIMEOUT, PAGE_MAX)?;
+        Reading::of(asked_us, &metrics, &registers)
+    }
+
+    fn take(&mut self, now_us: u64, observation: Observation) -> Result<Vec<Line>, String> {
+        let mut lines = self.brain.observe(now_us, &observation, &self.predictor);
+        self.log(&Line::Seen { now_us, observation })?;
+        lines.iter().try_for_each(|line| self.log(line))?;
+        let decisions: Vec<Decision> = lines
+            .iter()
+            .filter_map(|line| match line {
+                Line::Decision(decision) if !decision.is_dry_run => Some((**decision).clone()),
+                _ => None,
+            })
+            .collect();
+        for decision in decisions {
+            let refused = self.obey(&decision).err();
+            let now_us = self.watch.now_us();
+            let told = self.brain.told(now_us, decision.number, refused.as_deref());
+            self.log(&Line::Told { now_us, decision: decision.number, refused })?;
+            told.iter().try_for_each(|line| self.log(line))?;
+            lines.extend(told);
+        }
+        Ok(lines)
+    }
+
+    /// Sets registers; where one refuses, those before it are put back.
+    fn obey(&self, decision: &Decision) -> Result<(), String> {
+        let set = |setting: &Setting, value: &str| {
+            let name = match &*decision.service {
+                "" => setting.register.clone(),
+                service => format!("{service}.{}", setting.register),
+            };
+            self.port
+                .put(&format!("/registers/{name}"), value, TIMEOUT)
+                .map_err(|why| format!("{name}: {why}"))
+        };
+        for (n, setting) in decision.settings.iter().enumerate() {
+            let Err(why) = set(setting, &setting.value) else { continue };
+            let before = decision.settings[..n].iter().rev();
+            let back = before.map(|setting| set(setting, decision.from.value(&setting.register)));
+            return Err(match back.collect::<Result<(), String>>() {
+                Ok(()) => why,
+                Err(also) => format!("{why}; and what was set before it could not be put back: {also}"),
+            });
+        }
+        Ok(())
+    }
+
+    fn log(&mut self, line: &Line) -> Result<(), String> {
+        let Some(log) = &mut self.log else { return Ok(()) };
+        log.add(line).map_err(|error| {
+            format!(
+                "{}: {error}: what cannot be logged is not done; the node stays as it is",
+                log.path.display()
+            )
+        })
+    }
+
+    /// Begins another log, with another brain, where this one is long enough.
+    fn turn_over(&mut self) -> Result<(), String> {
+        let Some(log) = self.log.as_mut().filter(|log| log.written >= log.max) else { return Ok(()) };
+        log.turn_over().map_err(|error| format!("{}: {error}", log.path.display()))?;
+        self.brain = Brain::new(self.brain.options().clone(), &self.brain.made_us());
+        self.log(&self.setup())?;
+        self.brain.freeze(self.is_frozen);
+        if self.is_frozen { self.log(&Line::Frozen { is_frozen: true }) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,110 @@
+//! What must hold of decisions, by what really was: the invariants of `brain`, counted once more and by other means.
+
+use super::super::choice::FULL_UTILISATION;
+use super::super::log::{Decision, Line, Reason};
+use super::super::observation::{Location, Observation};
+use super::super::options::Options;
+use super::world::Answer;
+use std::collections::BTreeMap;
+
+pub(super) struct Checker {
+    options: Options,
+    pub violations: Vec<String>,
+    pub decisions: usize,
+    moves_us: Vec<u64>,
+    last_us: BTreeMap<String, u64>,
+    loads: BTreeMap<String, u64>,
+    /// The load at the look before: the figures of this one are of it as well.
+    load_before: u64,
+    /// Seconds that engine cores had been busy at the look before, and when that was.
+    engine_before: Option<(f64, u64)>,
+}
+
+impl Checker {
+    pub(super) fn new(options: Options) -> Checker {
+        Checker {
+            options,
+            violations: Vec::new(),
+            decisions: 0,
+            moves_us: Vec::new(),
+            last_us: BTreeMap::new(),
+            loads: BTreeMap::new(),
+            load_before: 0,
+            engine_before: None,
+        }
+    }
+
+    /// Holds what came against what the node was.
+    pub(super) fn check(&mut self, now_us: u64, seen: &Observation, answer: &Answer, came: &[Line]) {
+        let ignored = came.iter().any(|line| matches!(line, Line::Ignored { .. }));
+        if (answer.lie.is_some() || answer.late_us > self.options.stale_us) && !ignored {
+            let what = answer.lie.clone().unwrap_or_else(|| "a late answer".to_owned());
+            self.violations.push(format!("{now_us}: nothing in the log says of {what}"));
+        }
+        let engine_busy = self
+            .engine_before
+            .map_or(0.0, |(seconds, at_us)| (answer.engine_s - seconds) * 1e6 / (seen.at_us - at_us) as f64);
+        self.engine_before = Some((answer.engine_s, seen.at_us));
+        for line in came {
+            if let Line::Decision(decision) = line {
+                self.decision(now_us, (seen, engine_busy), answer, decision);
+            }
+        }
+        self.load_before = answer.load;
+    }
+
+    fn decision(
+        &mut self,
+        now_us: u64,
+        (seen, engine_busy): (&Observation, f64),
+        answer: &Answer,
+        decision: &Decision,
+    ) {
+        self.decisions += 1;
+        let mut wrong = Vec::new();
+        self.moves_us.push(now_us);
+        let in_minute = self.moves_us.iter().filter(|at| now_us - **at < 60_000_000).count();
+        if in_minute > self.options.moves_per_minute as usize {
+            wrong.push(format!("{in_minute} moves within a minute"));
+        }
+        if answer.late_us > self.options.stale_us {
+            wrong.push(format!("decided by what is {} us old", answer.late_us));
+        }
+        if answer.liar.as_deref().is_some_and(|liar| liar == decision.service) {
+            wrong.push(format!("decided by a lie: {:?}", answer.lie));
+        }
+        let service = seen.services.iter().find(|one| one.name == decision.service).expect("it was seen");
+        for setting in &decision.settings {
+            let register = service.registers.iter().find(|one| one.name == setting.register);
+            if register.is_none_or(|register| register.number_of(&setting.value).is_none()) {
+                wrong.push(format!("{setting:?} is none that the register takes"));
+            }
+        }
+        let goes_to =
+            |place| decision.to.place(service.kind) == place && decision.from.place(service.kind) != place;
+        if engine_busy >= FULL_UTILISATION + 1e-6 && goes_to(Location::Engine) {
+            wrong.push(format!("the engine was {engine_busy} busy"));
+        }
+        if decision.reason != Reason::Back {
+            let is_soon =
+                self.last_us.get(&decision.service).is_some_and(|at| now_us - at < self.options.dwell_us);
+            let is_same_load = self.loads.get(&decision.service) == Some(&answer.load);
+            if is_soon && is_same_load {
+                wrong.push("it had not stayed for as long as it must".to_owned());
+            }
+        }
+        let gain = decision.compared.iter().find(|one| one.choice == decision.to).map(|one| one.gain);
+        let most = match (decision.reason, gain) {
+            (Reason::Better, Some(gain)) => Some(gain.mid.max(gain.low)),
+            (Reason::Try, Some(gain)) => Some(gain.high.max(gain.mid)),
+            _ => None,
+        };
+        if most.is_some_and(|most| most <= self.options.hysteresis) {
+            wrong.push(format!("a gain of {most:?} is not worth a move"));
+        }
+        self.last_us.insert(decision.service.clone(), now_us);
+        self.loads.insert(decision.service.clone(), self.load_before);
+        let of = format!("{now_us}: decision {} ({} to {})", decision.number, decision.from, decision.to);
+        self.violations.extend(wrong.into_iter().map(|what| format!("{of}: {what}")));
+    }
+}

@@ -1,0 +1,288 @@
+//! The brain in a world of faults, from a seed: a node that serves, lies, answers late, with garbage or not at all, whose registers refuse or are set by
+//! another hand; and a checker that knows what really was.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `mod` | the loop, as the driver has it, and the tests |
+//! | `world` | the node, its pages, its faults |
+//! | `check` | what must hold, whatever the node does |
+
+mod check;
+mod world;
+
+use super::brain::Brain;
+use super::difference::Difference;
+use super::log::{Line, replay};
+use super::observation::{Figure, Kind, Register, Service};
+use super::options::{Options, Policy};
+use super::planted::Planted;
+use super::predict::Stages;
+use super::reading::Reading;
+use check::Checker;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use world::World;
+
+/// A register that may be set.
+fn register(name: &str, number: u64, range: [u64; 2], choices: &[&str]) -> Register {
+    let choices = choices.iter().map(|word| word.to_string()).collect();
+    Register { name: name.to_owned(), number, range, choices, live: true }
+}
+
+/// The registers of a service of a kind, as a node has them at its start.
+fn registers(kind: Kind) -> Vec<Register> {
+    match kind {
+        Kind::Kv => vec![
+            register("engine.form", 1, [0, 2], &["plain", "staged", "coroutine"]),
+            register("engine.group", 16, [1, 64], &[]),
+            register("engine.mode", 0, [0, 1], &["shared", "dedicated"]),
+        ],
+        Kind::Rpc => vec![
+            register("place.handlers", 0, [0, 3], &["auto", "edge", "host", "engine"]),
+            register("workers.count", 0, [0, 256], &[]),
+            register(
+                "workers.balancer",
+                1,
+                [0, 4],
+                &["static", "round_robin", "key_hash", "two_choices", "shortest_queue"],
+            ),
+        ],
+        Kind::Rec => vec![
+            register("rec.batch", 64, [1, 4096], &[]),
+            register("rec.linger", 0, [0, 1_000_000], &[]),
+            register("place.rec.preprocess", 0, [0, 2], &["edge", "engine", "host"]),
+        ],
+    }
+}
+
+/// A service that nobody asks anything.
+pub(super) fn service(name: &str, kind: Kind) -> Service {
+    Service {
+        name: name.to_owned(),
+        kind,
+        registers: registers(kind),
+        rate: Figure(0.0),
+        refused: Figure(0.0),
+        request_bytes: Figure(0.0),
+        reply_bytes: Figure(0.0),
+        methods: BTreeMap::new(),
+        p50_ns: None,
+        p99_ns: None,
+        stages: BTreeMap::new(),
+        cores: BTreeMap::new(),
+        together: Figure(1.0),
+        doubts: Vec::new(),
+    }
+}
+
+/// What a run came to.
+struct Played {
+    log: String,
+    violations: Vec<String>,
+    decisions: usize,
+}
+
+/// Between two looks.
+const EVERY_US: u64 = 500_000;
+
+fn options(policy: Policy) -> Options {
+    Options {
+        policy,
+        p99_max_ns: Some(2e6),
+        moves_per_minute: 5,
+        dwell_us: 2_000_000,
+        settle_us: 300_000,
+        judge_us: 900_000,
+        bar_us: 5_000_000,
+        hands_off_us: 4_000_000,
+        ..Options::default()
+    }
+}
+
+/// Plays so many looks, with a mistake if there is one.
+fn play(seed: u64, looks: u32, options: &Options, planted: Option<Planted>) -> Played {
+    let mut brain: Brain<Option<Planted>> = Brain::with_bugs(options.clone(), &[], planted);
+    let mut world = World::new(seed);
+    let mut difference = Difference::default();
+    let mut checker = Checker::new(options.clone());
+    let mut log = vec![Line::Setup { options: options.clone(), made_us: Vec::new() }];
+    let mut last_us = 0;
+    for _ in 0..looks {
+        // Whoever waits for a late answer asks later.
+        let asked_us = last_us + EVERY_US;
+        let answer = world.answer(asked_us);
+        let now_us = asked_us + answer.late_us;
+        last_us = now_us + 2000;
+        let reading = answer.pages.as_ref().map_err(Clone::clone);
+        let reading = reading.and_then(|(metrics, registers)| Reading::of(asked_us, metrics, registers));
+        let reading = match reading {
+            Ok(reading) => reading,
+            Err(why) => {
+                log.push(Line::Missed { now_us, why });
+                continue;
+            }
+        };
+        let Some(observation) = difference.add(reading, world::CORES) else { continue };
+        let came = brain.observe(now_us, &observation, &Stages);
+        checker.check(now_us, &observation, &answer, &came);
+        log.push(Line::Seen { now_us, observation });
+        let decisions: Vec<_> = came
+            .iter()
+            .filter_map(|line| match line {
+                Line::Decision(decision) => Some(decision.clone()),
+                _ => None,
+            })
+            .collect();
+        log.extend(came);
+        for decision in decisions {
+            let refused = world.set(&decision.service, &decision.settings, &decision.from).err();
+            let now_us = now_us + 1000;
+            let came = brain.told(now_us, decision.number, refused.as_deref());
+            log.push(Line::Told { now_us, decision: decision.number, refused });
+            log.extend(came);
+        }
+    }
+    let log = log.iter().map(|line| line.text() + "\n").collect();
+    Played { log, violations: checker.violations, decisions: checker.decisions }
+}
+
+/// Seeds that are played in every run.
+const SEEDS: u64 = 40;
+/// Looks of each: some minutes.
+const LOOKS: u32 = 400;
+
+#[test]
+fn whatever_the_node_does_the_placer_keeps_its_promises() {
+    let mut decisions = 0;
+    for seed in 0..SEEDS {
+        let policy = if seed % 4 == 3 { Policy::Greedy } else { Policy::Model };
+        let played = play(seed, LOOKS, &options(policy), None);
+        assert!(played.violations.is_empty(), "seed {seed}: {:#?}", &played.violations[..1]);
+        decisions += played.decisions;
+    }
+    // A placer that never moves would keep all of them.
+    assert!(decisions > 5 * SEEDS as usize, "{decisions} decisions");
+}
+
+#[test]
+fn every_planted_mistake_is_found() {
+    for planted in Planted::ALL {
+        let finds = |seed: &u64| {
+            let played = play(*seed, LOOKS, &options(Policy::Model), Some(planted));
+            !played.violations.is_empty()
+        };
+        assert!((0..SEEDS).any(|seed| finds(&seed)), "{planted:?} is not found in {SEEDS} seeds");
+    }
+}
+
+#[test]
+fn a_log_played_again_decides_the_same_byte_for_byte() {
+    for seed in 0..12 {
+        let policy = if seed % 4 == 3 { Policy::Greedy } else { Policy::Model };
+        let played = play(seed, LOOKS, &options(policy), None);
+        let again = replay(&played.log, &Stages).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        assert_eq!(
+            (again.decisions as usize, again.observations > 200),
+            (played.decisions, true),
+            "seed {seed}"
+        );
+        // What is killed in the middle of a line can be played as far as it goes.
+        let half = &played.log[..played.log.len() * 2 / 3];
+        assert!(half.is_char_boundary(half.len()) && replay(half, &Stages).is_ok(), "seed {seed}");
+    }
+}
+
+#[test]
+fn a_log_that_somebody_changed_is_told_from_what_comes() {
+    let played = play(1, LOOKS, &options(Policy::Model), None);
+    let at = played.log.find("\"line\":\"decision\"").expect("it decides something");
+    let mut changed = played.log.clone();
+    let end = changed[at..].find("\"sequence\":").expect("it says by what") + at + "\"sequence\":".len();
+    changed.insert(end, '9');
+    let error = replay(&changed, &Stages).expect_err("another decision");
+    assert!(error.to_string().contains("and now it would be"), "{error}");
+    let error = replay("{\"line\":\"frozen\",\"is_frozen\":true}\n", &Stages).expect_err("no setup");
+    assert!(error.to_string().contains("begins with its setup"), "{error}");
+    assert!(replay("garbage\n", &Stages).is_err_and(|error| error.to_string().starts_with("line 1 ")));
+}
+
+#[test]
+fn who_leaves_or_is_frozen_decides_nothing() {
+    assert_eq!(play(1, LOOKS, &options(Policy::Leave), None).decisions, 0);
+    let mut brain: Brain<Option<Planted>> = Brain::with_bugs(options(Policy::Model), &[], None);
+    brain.freeze(true);
+    let (mut world, mut difference) = (World::new(1), Difference::default());
+    for look in 1..200 {
+        let answer = world.answer(look * EVERY_US);
+        let Ok((metrics, registers)) = answer.pages else { continue };
+        let Ok(reading) = Reading::of(look * EVERY_US, &metrics, &registers) else { continue };
+        let Some(observation) = difference.add(reading, world::CORES) else { continue };
+        let came = brain.observe(look * EVERY_US + answer.late_us, &observation, &Stages);
+        assert!(!came.iter().any(|line| matches!(line, Line::Decision(_))), "{came:?}");
+    }
+}
+
+#[test]
+fn what_is_fixed_is_gone_to_and_stayed_at() {
+    let values = BTreeMap::from([("cache.engine.mode".to_owned(), "dedicated".to_owned())]);
+    let options = Options { services: vec!["cache".into()], ..options(Policy::Fixed(values)) };
+    let played = play(3, 100, &options, None);
+    let decision = played.log.lines().find(|line| line.contains("\"line\":\"decision\"")).expect("one");
+    assert!(decision.contains("\"reason\":\"fixed\"") && decision.contains("dedicated"), "{decision}");
+    assert!(!played.log.contains("\"reason\":\"try\""));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// Any figures at all in place of a node's: no panic, and nothing that the checker minds.
+    #[test]
+    fn any_figures_are_borne(
+        figures in proptest::collection::vec((any::<f64>(), any::<f64>(), any::<f64>(), any::<u32>()), 1..60),
+    ) {
+        let mut brain: Brain<Option<Planted>> = Brain::with_bugs(options(Policy::Model), &[], None);
+        let (mut now_us, mut sequence, mut moves) = (0u64, 0, 0);
+        for (rate, time, cores, gap) in figures {
+            now_us += u64::from(gap % 900_000);
+            sequence += u64::from(gap % 3 > 0);
+            let mut one = service("cache", Kind::Kv);
+            (one.rate, one.p99_ns) = (Figure(rate), Some(Figure(time)));
+            one.stages.insert("execute".into(), Figure(time));
+            one.cores.insert(super::observation::Location::Edge, Figure(cores));
+            let observation = super::observation::Observation {
+                sequence,
+                at_us: now_us,
+                span_us: u64::from(gap),
+                cores: Figure(2.0),
+                cores_used: Figure(cores),
+                busy: BTreeMap::new(),
+                services: vec![one],
+            };
+            for line in brain.observe(now_us, &observation, &Stages) {
+                if let Line::Decision(decision) = line {
+                    moves += 1;
+                    brain.told(now_us, decision.number, None);
+                }
+            }
+        }
+        prop_assert!(moves <= 5 * (now_us / 60_000_000 + 1));
+    }
+
+    /// Whatever stands on a node's pages is read or refused.
+    #[test]
+    fn any_page_is_borne(
+        metrics in "(process_cpu_seconds_total|process_start_time_seconds|process_thread_cpu_seconds_total|millrace_kv_requests_total\
+                    |millrace_kv_stage_seconds_bucket|\\{|\\}|service=|le=|thread=|\"a\"|\"edge-0\"|,| |1|-|NaN|\\+Inf|\n){0,80}",
+        registers in "(\\[|\\]|\\{|\\}|\"name\"|:|,|\"a.engine.mode\"|\"number\"|1|\"range\"|\"live\"|true){0,40}",
+    ) {
+        let mut difference = Difference::default();
+        let whole = format!("process_cpu_seconds_total 1\nprocess_start_time_seconds 1\n{metrics}");
+        let rows = "[{\"name\":\"a.engine.mode\",\"number\":0,\"range\":[0,1],\"choices\":[\"shared\",\"dedicated\"],\"live\":true}]";
+        for (page, list) in [(&metrics, &*registers), (&whole, rows), (&whole, &*registers)] {
+            let Ok(reading) = Reading::of(1, page, list) else { continue };
+            if let Some(observation) = difference.add(reading, 2.0) {
+                let _ = (observation.fault(), observation.services.first().map(Service::fault));
+            }
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Which of two figures is better: more throughput within the limit; of equal ones, fewer cores.
+//!
+//! ```text
+//!   throughput within the limit = min(capacity, demand) · min(1, limit / p99)
+//! ```
+//! Demand is somewhat more than what comes now, since clients that wait for answers ask for more as soon as they get them. Without a limit the p99 does
+//! not count.
+
+use super::predict::Prediction;
+use serde::{Deserialize, Serialize};
+
+/// How much more than now may be asked for.
+const DEMAND_FACTOR: f64 = 1.5;
+/// Throughputs that differ by less are equal.
+const TIE_SHARE: f64 = 0.03;
+/// No gain counts as more.
+const GAIN_MAX: f64 = 100.0;
+
+/// What was measured of a service, over some observations.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    /// Requests per second.
+    pub rate: f64,
+    /// Median stay in nanoseconds, where it is known.
+    pub p50_ns: Option<f64>,
+    /// 99th percentile, where it is known.
+    pub p99_ns: Option<f64>,
+    /// Cores of the service.
+    pub cores: f64,
+}
+
+/// How much better something is than what is now, as a share: at worst, as expected, at best.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Gain {
+    /// If all that is unsure comes out badly.
+    pub low: f64,
+    /// As expected.
+    pub mid: f64,
+    /// If all comes out well.
+    pub high: f64,
+}
+
+/// One side of a comparison.
+#[derive(Clone, Copy, Debug)]
+struct Side {
+    throughput: f64,
+    cores: f64,
+}
+
+fn within(limit_ns: Option<f64>, p99_ns: Option<f64>) -> f64 {
+    match (limit_ns, p99_ns) {
+        (Some(limit), Some(p99)) if p99 > limit => limit / p99,
+        _ => 1.0,
+    }
+}
+
+fn gain(of: Side, over: Side) -> f64 {
+    let throughput = of.throughput / over.throughput.max(f64::MIN_POSITIVE) - 1.0;
+    let gain = if throughput.abs() >= TIE_SHARE { throughput } else { 1.0 - of.cores / over.cores.max(1e-9) };
+    if gain.is_nan() { 0.0 } else { gain.clamp(-GAIN_MAX, GAIN_MAX) }
+}
+
+/// What a choice would gain over what is now, which has this capacity by its own prediction.
+pub(super) fn expected(to: &Prediction, now: &Measured, capacity: f64, limit_ns: Option<f64>) -> Gain {
+    let demand = now.rate * DEMAND_FACTOR;
+    let present = Side {
+        throughput: capacity.max(now.rate).min(demand) * within(limit_ns, now.p99_ns),
+        cores: now.cores,
+    };
+    let side = |capacity: f64, p99: f64, cores: f64| {
+        let throughput = capacity.min(demand) * within(limit_ns, Some(p99));
+        gain(Side { throughput, cores }, present)
+    };
+    Gain {
+        low: side(to.capacity.low, to.p99_ns.high, to.cores.high),
+        mid: side(to.capacity.mid, to.p99_ns.mid, to.cores.mid),
+        high: side(to.capacity.high, to.p99_ns.low, to.cores.low),
+    }
+}
+
+/// What was gained: of what came after a move over what was before it.
+pub(super) fn gained(after: &Measured, before: &Measured, limit_ns: Option<f64>) -> f64 {
+    let side = |of: &Measured| Side { throughput: of.rate * within(limit_ns, of.p99_ns), cores: of.cores };
+    gain(side(after), side(before))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::predict::Range;
+    use super::*;
+
+    const NOW: Measured = Measured { rate: 1e5, p50_ns: Some(5e4), p99_ns: Some(1e5), cores: 1.0 };
+
+    #[test]
+    fn throughput_within_the_limit_goes_before_cores() {
+        let cheaper = Measured { cores: 0.7, ..NOW };
+        assert!((gained(&cheaper, &NOW, None) - 0.3).abs() < 1e-9);
+        let slower = Measured { rate: 0.5e5, cores: 0.1, ..NOW };
+        assert!((gained(&slower, &NOW, None) + 0.5).abs() < 1e-9);
+        let late = Measured { p99_ns: Some(4e5), cores: 0.1, ..NOW };
+        assert!((gained(&late, &NOW, Some(2e5)) + 0.5).abs() < 1e-9, "half of it is within the limit");
+        assert!(gained(&late, &NOW, None) > 0.8);
+    }
+
+    #[test]
+    fn an_unsure_prediction_gains_little_at_worst() {
+        let to = Prediction {
+            capacity: Range::around(4e5, 2.0),
+            p50_ns: Range::around(5e4, 2.0),
+            p99_ns: Range::around(1e5, 2.0),
+            cores: Range::around(0.8, 2.0),
+        };
+        let found = expected(&to, &NOW, 2e5, Some(3e5));
+        assert!(found.low < -0.5 && (found.mid - 0.2).abs() < 1e-9 && found.high > 0.5, "{found:?}");
+    }
+}

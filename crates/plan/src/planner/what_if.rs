@@ -1,0 +1,307 @@
+//! `--set`: another value for a number of the platform or of the workload, and what the answer is then against what it was.
+
+use bench::report::format::{micros, short};
+use model::plan::answer::Plan;
+use model::plan::cost::{Cost, PRICES};
+use model::platform::unit::{Dimension, Unit, bytes_of, quantity};
+use model::platform::{Class, Number};
+use model::workload::{Class as Operations, Workload};
+use model::{Platform, plan::Objective};
+use serde_json::json;
+use serve::process::table::nearest;
+
+/// Numbers of the workload begin so; of a class `workload.GET.reply`.
+const WORKLOAD: &str = "workload.";
+/// Numbers that any platform may be given, whether its file has them or not.
+const GIVEN: [(&str, Dimension); 2] = [("watts.idle", Dimension::Power), ("watts.busy", Dimension::Power)];
+
+/// A number that is another.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Change {
+    /// Its name.
+    pub(super) name: String,
+    /// What it was, where it was.
+    before: Option<String>,
+    after: String,
+}
+
+/// Why there is no change.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Refused {
+    /// There is no such number.
+    Unknown(String),
+    /// Its value is wrong.
+    Wrong(String),
+}
+
+impl Refused {
+    /// The sentence.
+    pub(super) fn why(self) -> String {
+        match self {
+            Refused::Unknown(why) | Refused::Wrong(why) => why,
+        }
+    }
+}
+
+/// Platform and workload with one number changed: `PART.KEY=VALUE`.
+pub(super) fn set(
+    text: &str,
+    platform: &Platform,
+    workload: &Workload,
+) -> Result<(Platform, Workload, Change), Refused> {
+    let Some((name, value)) = text.split_once('=').map(|(name, value)| (name.trim(), value.trim())) else {
+        return Err(Refused::Wrong(format!("--set {text}: write PART.KEY=VALUE, for example soc.cores=16")));
+    };
+    let failed = |why: String| Refused::Wrong(format!("--set {name}: {why}"));
+    if let Some(key) = name.strip_prefix(WORKLOAD) {
+        let (changed, before) = of_workload(workload, key, value)?;
+        changed.check().map_err(failed)?;
+        let change = Change { name: name.into(), before, after: value.into() };
+        return Ok((platform.clone(), changed, change));
+    }
+    let before = platform.numbers().find(|(known, _)| *known == name).map(|(_, number)| number.clone());
+    let free = GIVEN.iter().find(|(known, _)| *known == name).map(|(_, dimension)| *dimension);
+    let free = free.or(name.starts_with(PRICES).then_some(Dimension::Money));
+    let dimension = before.as_ref().map(|number| number.unit.dimension).or(free).ok_or_else(|| {
+        let known = platform.numbers().map(|(name, _)| name);
+        let near = near(name, known.chain(GIVEN.iter().map(|(name, _)| *name)));
+        Refused::Unknown(format!(
+            "--set {name}: {} has no such number{near}; `millrace model platforms {}` lists all; those of the workload begin with {WORKLOAD}",
+            platform.name, platform.name
+        ))
+    })?;
+    let unit = |named: &str| match (named, &before) {
+        ("", Some(number)) => Some(number.unit),
+        ("", None) => Unit::named(dimension.units().split(", ").last()?),
+        (named, _) => Unit::named(if named == "µs" { "us" } else { named }),
+    };
+    let given = quantity(value).and_then(|(number, named)| Some((number, unit(named)?)));
+    let given = given.filter(|(_, unit)| unit.dimension == dimension);
+    let (number, unit) = given.ok_or_else(|| {
+        failed(format!("{value:?} is no value for it: a number and one of {}", dimension.units()))
+    })?;
+    if dimension == Dimension::Count && number.fract() != 0.0 {
+        return Err(failed(format!("{number} is no whole number")));
+    }
+    let written = |number: &Number| format!("{} {}", number.value, number.unit.name);
+    let (class, source) = (Class::Assumed, "--set".to_string());
+    let new = Number { value: number, unit, class, source, range: (number, number), line: 0 };
+    let change = Change { name: name.into(), before: before.as_ref().map(written), after: written(&new) };
+    Ok((platform.given(name, new), workload.clone(), change))
+}
+
+/// The name that may have been meant.
+fn near<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
+    nearest(name, known).map_or(String::new(), |near| format!("; is {near} meant?"))
+}
+
+/// A field of the workload: what reads and writes it.
+type Field<T> = (&'static str, fn(&T) -> f64, fn(&mut T, f64));
+
+const FIELDS: &[Field<Workload>] = &[
+    ("keys", |of| of.keys as f64, |of, value| of.keys = value as u64),
+    ("skew", |of| of.skew, |of, value| of.skew = value),
+    ("working_set", |of| of.working_set as f64, |of, value| of.working_set = value as u64),
+    ("window", |of| of.window as f64, |of, value| of.window = value as u64),
+    ("rate", |of| of.rate.unwrap_or(f64::NAN), |of, value| of.rate = Some(value)),
+    (
+        "host_cores",
+        |of| of.host_cores.map_or(f64::NAN, |n| n as f64),
+        |of, value| {
+            of.host_cores = Some(value as u64);
+        },
+    ),
+];
+
+const CLASS_FIELDS: &[Field<Operations>] = &[
+    ("share", |of| of.share, |of, value| of.share = value),
+    ("request", |of| of.request as f64, |of, value| of.request = value as u64),
+    ("reply", |of| of.reply as f64, |of, value| of.reply = value as u64),
+    ("lookups", |of| of.lookups as f64, |of, value| of.lookups = value as u64),
+    ("lookup", |of| of.lookup as f64, |of, value| of.lookup = value as u64),
+    ("rows", |of| of.rows as f64, |of, value| of.rows = value as u64),
+    ("row", |of| of.row as f64, |of, value| of.row = value as u64),
+    ("store", |of| of.store as f64, |of, value| of.store = value as u64),
+    ("copies", |of| of.copies as f64, |of, value| of.copies = value as u64),
+    ("cycles", |of| of.cycles, |of, value| of.cycles = value),
+    ("fields", |of| of.fields as f64, |of, value| of.fields = value as u64),
+];
+
+/// Those that may be fractions.
+const FRACTIONS: [&str; 4] = ["skew", "rate", "share", "cycles"];
+
+/// A value of the workload: bytes with their unit, a rate as `5M`, else a number.
+fn amount(name: &str, text: &str) -> Result<f64, Refused> {
+    let number = match quantity(text) {
+        Some((number, "")) => Some(number),
+        _ if name == "rate" => super::ask::rate(text).ok(),
+        Some((number, unit)) => bytes_of(&format!("{number} {unit}")).map(|bytes| bytes as f64),
+        None => None,
+    };
+    let whole = |value: &f64| FRACTIONS.contains(&name) || (value.fract() == 0.0 && *value < 1e18);
+    number.filter(whole).ok_or_else(|| {
+        let kind =
+            if FRACTIONS.contains(&name) { "a number" } else { "a whole number, or bytes as 64B or 10GiB" };
+        Refused::Wrong(format!("--set {WORKLOAD}{name}: {text:?} is no value for it: {kind}"))
+    })
+}
+
+fn change<T>(
+    of: &mut T,
+    fields: &[Field<T>],
+    key: &str,
+    text: &str,
+) -> Option<Result<Option<String>, Refused>> {
+    let (name, get, put) = fields.iter().find(|(name, ..)| *name == key)?;
+    Some(amount(name, text).map(|value| {
+        let before = Some(get(of)).filter(|before| before.is_finite());
+        put(of, value);
+        before.map(|before| before.to_string())
+    }))
+}
+
+fn of_workload(workload: &Workload, key: &str, text: &str) -> Result<(Workload, Option<String>), Refused> {
+    let mut changed = workload.clone();
+    let done = match key.rsplit_once('.') {
+        None => change(&mut changed, FIELDS, key, text),
+        Some((class, field)) => {
+            let class = changed.classes.iter_mut().find(|of| of.name == class);
+            class.and_then(|class| change(class, CLASS_FIELDS, field, text))
+        }
+    };
+    let before = done.unwrap_or_else(|| {
+        let own = FIELDS.iter().map(|(name, ..)| (*name).to_string());
+        let classes = workload
+            .classes
+            .iter()
+            .flat_map(|class| CLASS_FIELDS.iter().map(|(name, ..)| format!("{}.{name}", class.name)));
+        let known: Vec<String> = own.chain(classes).collect();
+        let near = near(key, known.iter().map(String::as_str));
+        Err(Refused::Unknown(format!(
+            "--set {WORKLOAD}{key}: the workload has no such number{near}; there are {}",
+            known.join(", ")
+        )))
+    })?;
+    Ok((changed, before))
+}
+
+/// What came of the changes: a plan with its cost, before and after.
+pub(super) fn sentences(changes: &[Change], before: (&Plan, &Cost), after: (&Plan, &Cost)) -> Vec<String> {
+    let mut said: Vec<String> = changes.iter().map(Change::sentence).collect();
+    let advice = |plan: &Plan| match (plan.advice.possible, plan.advice.offload) {
+        (false, _) => "nothing serves it".to_string(),
+        (true, true) => format!("offload: {}", plan.ranking[0].name),
+        (true, false) => format!("do not offload: {} is first", plan.ranking[0].name),
+    };
+    let (was, is) = (advice(before.0), advice(after.0));
+    said.push(if was == is {
+        format!("  advice: as before, {is}")
+    } else {
+        format!("  advice: {was} → {is}")
+    });
+    let figures = values(before).into_iter().zip(values(after));
+    said.extend(figures.map(|((name, was), (_, is))| {
+        let shown = |value: Option<f64>| value.map_or("not known".into(), |value| written(name, value));
+        let by = was.zip(is).filter(|(was, _)| *was != 0.0).map(|(was, is)| (is / was - 1.0) * 100.0);
+        let by = by.map_or(String::new(), |by| format!(" ({by:+.1} %)"));
+        format!("  {name}: {} → {}{by}", shown(was), shown(is))
+    }));
+    said
+}
+
+impl Change {
+    fn sentence(&self) -> String {
+        match &self.before {
+            Some(before) => format!("what if {} were {} and not {before}:", self.name, self.after),
+            None => format!("what if {} were {}, which nothing says yet:", self.name, self.after),
+        }
+    }
+}
+
+fn written(name: &str, value: f64) -> String {
+    match name {
+        "throughput" => format!("{}/s", short(value)),
+        "p99" => micros(value * 1e6),
+        "price" => format!("{value:.0} USD"),
+        _ => format!("{value:.3e} USD"),
+    }
+}
+
+/// What is compared.
+fn values((plan, cost): (&Plan, &Cost)) -> [(&'static str, Option<f64>); 4] {
+    let first = &plan.ranking[0];
+    let throughput = if plan.objective == Objective::Throughput { first.value } else { first.most };
+    [
+        ("throughput", Some(throughput)),
+        ("p99", first.at_rate.map(|seen| seen.p99)),
+        ("price", cost.price),
+        ("a million requests", cost.per_million),
+    ]
+}
+
+/// The same for programs.
+pub(super) fn json(changes: &[Change], before: (&Plan, &Cost), after: (&Plan, &Cost)) -> serde_json::Value {
+    let changes: Vec<_> = changes
+        .iter()
+        .map(|one| json!({"number": one.name, "before": one.before, "after": one.after}))
+        .collect();
+    let side = |of: (&Plan, &Cost)| {
+        let values: serde_json::Map<_, _> =
+            values(of).into_iter().map(|(name, value)| (name.replace(' ', "_"), json!(value))).collect();
+        json!({"first": of.0.ranking[0].name, "advice": of.0.advice, "values": values})
+    };
+    json!({"set": changes, "before": side(before), "after": side(after)})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shipped() -> (Platform, Workload) {
+        let platform = model::platform::shipped::shipped("bluefield2-ib").expect("it is shipped");
+        let workload = model::workload::shipped::shipped("disaggregated-kv").expect("it is shipped");
+        (platform.expect("it is sound"), workload.expect("it is sound"))
+    }
+
+    #[test]
+    fn numbers_are_set_with_their_units() {
+        let (platform, workload) = shipped();
+        let of = |text: &str| set(text, &platform, &workload).map_err(Refused::why);
+        let (faster, _, change) = of("network.latency=0.4us").expect("it is there");
+        assert_eq!(faster.span("network.latency"), Ok(model::Picos::from_nanos(400)));
+        assert_eq!(change.sentence(), "what if network.latency were 0.4 us and not 200 ns:");
+        // Without a unit it is the number's own; what somebody sets is certain.
+        let (faster, ..) = of("network.latency=300").expect("it is there");
+        assert_eq!(faster.number("network.latency").map(|of| of.range), Ok((300.0, 300.0)));
+        let (priced, _, change) = of("price.card=1_500USD").expect("anything may have a price");
+        assert_eq!(priced.value("price.card", Dimension::Money), Ok(1500.0));
+        assert!(change.sentence().contains("nothing says yet"), "{}", change.sentence());
+        let (_, larger, _) = of("workload.GET.reply=1KiB").expect("it is there");
+        assert_eq!(larger.classes[0].reply, 1024);
+        let (_, asked, _) = of("workload.rate=5M").expect("it may be given");
+        assert_eq!(asked.rate, Some(5e6));
+        assert_eq!(of("workload.skew=0.5").expect("it is there").1.skew, 0.5);
+    }
+
+    #[test]
+    fn what_cannot_be_set_is_said_with_what_was_meant() {
+        let (platform, workload) = shipped();
+        for (text, why) in [
+            ("network.latency", "PART.KEY=VALUE"),
+            ("network.latncy=1us", "is network.latency meant?"),
+            ("network.latency=5W", "one of ps, ns, us"),
+            ("network.latency=soon", "one of ps, ns, us"),
+            ("network.latency=-1us", "one of ps, ns, us"),
+            ("client.cores=2.5", "no whole number"),
+            ("price.card=5us", "one of USD"),
+            ("workload.GET.replay=1", "is GET.reply meant?"),
+            ("workload.windw=1", "is window meant?"),
+            ("workload.window=0", "window must be at least 1"),
+            ("workload.keys=0.5", "a whole number"),
+            ("workload.GET.share=0.5", "add up to"),
+        ] {
+            let said = set(text, &platform, &workload).map(|_| ()).map_err(Refused::why);
+            assert!(said.as_ref().is_err_and(|said| said.contains(why)), "{text}: {said:?}");
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! Arbitrary text as a placer's log: refused with its line, or played again without a panic, whatever options, observations and times it has.
+//!
+//! The brain's files, and the queues that it predicts by, are part of this target, since the crates that have them bring servers and more with them.
+//!
+//! `cargo +nightly fuzz run placer_log`
+#![no_main]
+#![allow(dead_code)]
+
+// So that the predictor finds `model::queueing` here.
+extern crate self as model;
+
+#[path = "../../crates/model/src/queueing.rs"]
+mod queueing;
+
+#[path = "../../crates/plan/src/placer"]
+mod placer {
+    pub mod brain;
+    mod budget;
+    pub mod choice;
+    mod correct;
+    pub mod log;
+    pub mod observation;
+    pub mod options;
+    pub mod planted;
+    pub mod predict;
+    pub mod verdict;
+}
+
+use libfuzzer_sys::fuzz_target;
+use placer::log::{Line, ReplayError, replay};
+use placer::predict::Stages;
+
+fuzz_target!(|text: &str| {
+    match replay(text, &Stages) {
+        Ok(_) => {}
+        Err(ReplayError::NoLine(line, _) | ReplayError::NoSetup(line) | ReplayError::Differs { line, .. }) => {
+            assert!((1..=text.lines().count()).contains(&line));
+        }
+    }
+    // Only what goes in, so that more of it is played.
+    let inputs = text.lines().filter(|line| serde_json::from_str::<Line>(line).is_ok_and(|line| line.goes_in()));
+    let inputs: String = inputs.map(|line| format!("{line}\n")).collect();
+    let _ = replay(&inputs, &Stages);
+});
