@@ -19,7 +19,7 @@
 //! * **held**: put back with Release, taken with Acquire: a driver sees all that the one before it did.
 //! * **news**: the poster sets it (Release, and Acquire for the poster before it) after its work is there, a driver takes it (Acquire) before it takes the
 //!   work. A SeqCst fence between the poster's swap and its look at `held`, and one between the driver's store of `held` and its look at `news`
-//! (Dekker): not both can miss.
+//!   (Dekker): not both can miss.
 //! * **rest**: the same between the standby, which stores `resting` and looks at `led`, and the end of a lead, which stores `led` and looks at `resting`.
 //! * **called**: stored (Release) before the standby is woken, taken (Acquire) by it.
 //!
