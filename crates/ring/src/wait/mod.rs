@@ -309,6 +309,11 @@ impl Sleeper {
     }
 
     fn pause_until(&mut self, deadline: Option<Instant>, mut condition: impl FnMut() -> bool) -> Outcome {
+        let is_over = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
+        // Who has no time for more has looked as its policy says: a round of pauses would keep the core from others for tens of microseconds.
+        if is_over() {
+            return Outcome::TimedOut;
+        }
         loop {
             for _ in 0..1024 {
                 if condition() {
@@ -324,7 +329,7 @@ impl Sleeper {
             if gone {
                 return Outcome::PeerGone;
             }
-            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            if is_over() {
                 return Outcome::TimedOut;
             }
         }

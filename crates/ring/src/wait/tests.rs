@@ -51,6 +51,21 @@ fn a_wait_ends_with_its_time() {
     assert!(!waker.wake());
 }
 
+/// A core's thread asks so before it sleeps: what is beyond its policy, others on its processor wait for.
+#[test]
+fn a_wait_of_no_time_looks_as_often_as_its_policy_says() {
+    let (mut sleeper, _waker) = waiting();
+    for (spin, pause, looks) in [(1, 0, 1), (0, 0, 1), (3, 4, 7)] {
+        let policy = WaitPolicy { spin, pause, monitor: 0, block: false };
+        let mut looked = 0;
+        let outcome = sleeper.wait_until(policy, Some(Duration::ZERO), || {
+            looked += 1;
+            false
+        });
+        assert_eq!((outcome, looked), (Outcome::TimedOut, looks), "{policy:?}");
+    }
+}
+
 #[test]
 #[cfg_attr(miri, ignore = "descriptors are beyond Miri")]
 fn an_armed_sleeper_is_rung_once_and_only_while_armed() {
