@@ -1,5 +1,5 @@
 //! The live page of an admin port, in a headless Chromium: its figures are those of `/metrics`, registers are set and set back, a killed box turns red, axe
-//! finds nothing wrong at two widths in light and dark, and the page asks nobody but its port.
+//! finds nothing wrong at two widths in light and dark, and the page asks nobody but its port. The same of the page of a plan, whose numbers are moved.
 //!
 //! Wants node, Chromium (Debian: `chromium`) and the packages puppeteer-core and axe-core (npm) in the folder that `MILLRACE_NODE_MODULES` names,
 //! `target/peers/npm/node_modules` otherwise. Without them it is skipped, visibly; `MILLRACE_REQUIRE_PEERS=1` makes a skip a failure. Pictures are left in
@@ -91,4 +91,46 @@ fn the_live_page_in_a_browser() {
         assert!(node.wait().expect("it ends").success(), "{killed:?}, {found:?}");
         println!("{}", found.expect("what it found"));
     });
+}
+
+/// What the page of a plan shows at a slider's end is what `--set` answers.
+#[test]
+fn the_page_of_a_plan_in_a_browser() {
+    let (modules, chromium) = match browser() {
+        Ok(found) => found,
+        Err(why) => return skip(why),
+    };
+    let folder = Folder::new("sliders");
+    let page = folder.path("plan.html");
+    let plan = |more: &[&str]| {
+        let words = ["plan", "-w", "key-value-cache", "-p", "this-host", "--top", "1", "--json"];
+        let mut command = Command::new(env!("CARGO_BIN_EXE_millrace"));
+        let output = command.args(words).args(more).output().expect("it runs");
+        assert!(output.status.success(), "{more:?}: {}", String::from_utf8_lossy(&output.stderr));
+        let plan: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let of = |list: &serde_json::Value| -> Vec<f64> {
+            list.as_array().into_iter().flatten().filter_map(|one| one["most"].as_f64()).collect()
+        };
+        of(&plan["alternatives"]).into_iter().chain(of(&plan["ranking"])).fold(0.0, f64::max)
+    };
+    let asked = plan(&["--report", &page]);
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/live/sliders.mjs");
+    let pictures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/live");
+    let mut node = Command::new("node");
+    let output = node
+        .args([&script, &modules, Path::new(chromium), Path::new(&page), &pictures])
+        .stderr(Stdio::inherit())
+        .output()
+        .expect("node");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    let found: serde_json::Value = serde_json::from_slice(&output.stdout).expect("what it found");
+    let (number, value) =
+        (found["number"].as_str().expect("a name"), found["value"].as_str().expect("a text"));
+    let moved = plan(&["--set", &format!("{number}={value}")]);
+    // Values on the page have three digits.
+    let near = |shown: &serde_json::Value, most: f64| {
+        shown.as_f64().is_some_and(|shown| (shown / most - 1.0).abs() < 0.01)
+    };
+    assert!(near(&found["asked"], asked) && near(&found["most"], moved), "{found}: {asked} and {moved}");
+    println!("{found}");
 }

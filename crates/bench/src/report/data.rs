@@ -89,7 +89,7 @@ pub fn rows(report: &Report) -> Vec<Row> {
                 Block::Pair(left, right) => {
                     [left, right].into_iter().for_each(|plot| points(&section.title, plot, &mut rows));
                 }
-                Block::Text(_) | Block::Tiles(_) => {}
+                Block::Text(_) | Block::Tiles(_) | Block::Moved(_) => {}
             }
         }
     }

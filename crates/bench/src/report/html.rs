@@ -1,4 +1,4 @@
-//! A page: one file, no scripts, nothing loaded from elsewhere, light or dark as the reader's system is.
+//! A page: one file, nothing loaded from elsewhere, light or dark as the reader's system is; no scripts but those of parts that their reader moves.
 
 use super::data::{self, Drawing};
 use super::environment::Fact;
@@ -22,6 +22,17 @@ pub struct Tile {
     pub note: String,
 }
 
+/// A part that its reader moves: a script shows one of many things that were computed before.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Moved {
+    /// What is there without scripts: one HTML element, which the script fills.
+    pub markup: String,
+    /// What the script shows.
+    pub data: serde_json::Value,
+    /// JavaScript. It runs behind two elements: the one of `markup`, and a script element whose text is `data` as JSON.
+    pub script: &'static str,
+}
+
 /// A piece of a section.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Block {
@@ -35,6 +46,8 @@ pub enum Block {
     Pair(Drawing, Drawing),
     /// Figures in a row.
     Tiles(Vec<Tile>),
+    /// What its reader moves.
+    Moved(Moved),
     /// A long table that is shown when it is asked for.
     Folded(String, Table),
 }
@@ -178,6 +191,11 @@ fn block(block: &Block) -> String {
                 .collect();
             format!("<div class=\"pair\">{both}</div>")
         }
+        Block::Moved(Moved { markup, data, script }) => {
+            // No text within can end the element.
+            let data = data.to_string().replace('<', "\\u003c");
+            format!("{markup}<script type=\"application/json\">{data}</script><script>{script}</script>")
+        }
         Block::Tiles(tiles) => {
             let tiles: String = tiles
                 .iter()
@@ -234,6 +252,17 @@ mod tests {
         let page = report.html();
         assert!(!page.contains("<script") && !page.contains("http") && !page.contains("src="));
         assert!(page.contains("&lt;script&gt;") && page.contains("x &lt;y&gt;"));
+    }
+
+    #[test]
+    fn what_a_script_shows_cannot_be_one() {
+        let data = serde_json::json!({"name": "</script><script>alert(1)"});
+        let moved = Moved { markup: "<div></div>".to_string(), data, script: "show();" };
+        let html = block(&Block::Moved(moved));
+        assert_eq!(
+            html,
+            "<div></div><script type=\"application/json\">{\"name\":\"\\u003c/script>\\u003cscript>alert(1)\"}</script><script>show();</script>"
+        );
     }
 
     #[test]

@@ -21,7 +21,7 @@ pub mod table;
 
 pub use data::Drawing;
 pub use deliver::{Undelivered, deliver, print};
-pub use html::{Block, Report, Section, Tile};
+pub use html::{Block, Moved, Report, Section, Tile};
 pub use table::Table;
 
 use serde::Serialize;

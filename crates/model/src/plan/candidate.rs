@@ -8,7 +8,7 @@ use super::{Limits, Objective, Question};
 /// Where no rate keeps the limits of latency, mixtures are looked at with this share of the most: waits are next to nothing.
 const LIGHT_LOAD: f64 = 0.02;
 /// A mixture has to be better by this share than each part of it, or it is not worth its trouble.
-const WORTH: f64 = 0.01;
+pub(super) const WORTH: f64 = 0.01;
 /// The most alternatives in a mixture: more is more trouble than any case was worth.
 const LARGEST: usize = 3;
 
@@ -154,7 +154,7 @@ pub(super) fn candidate(
 }
 
 /// What the objective wants little of.
-fn cost_at(graph: &Graph, found: &Operating, objective: Objective) -> f64 {
+pub(super) fn cost_at(graph: &Graph, found: &Operating, objective: Objective) -> f64 {
     match objective {
         Objective::HostCpu => graph.host_cores(&found.rates),
         Objective::Power => graph.watts(&found.rates).unwrap_or(0.0),

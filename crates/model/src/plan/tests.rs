@@ -384,3 +384,24 @@ fn a_mixture_runs_as_offered() {
     );
     assert!((ran.all.rate() / 2e6 - 1.0).abs() < 0.03 && (ran.host_cores - 1.0).abs() < 0.05);
 }
+
+#[test]
+fn over_the_load_the_best_of_several_mixtures_serves() {
+    let (platform, workload) = toys();
+    let names = |names: &[&str]| names.iter().map(|name| (*name).to_string()).collect::<Vec<_>>();
+    let mixtures = [names(&["host"]), names(&["box"]), names(&["box", "host"]), names(&["nobody"])];
+    let of = |workload: &Workload, loads: &[f64]| {
+        curve::over_load(toy, &platform, workload, &Question::default(), &mixtures, loads)
+            .expect("it is answered")
+    };
+    let over = of(&workload, &[1e6, 5e6, 6.5e6]);
+    assert!((over.most / 6e6 - 1.0).abs() < 1e-6, "box 4 and host 2 million: {over:?}");
+    let best = |at: usize| over.at[at].as_ref().expect("it is served");
+    assert_eq!((best(0).mixture, best(1).mixture), (1, 2));
+    assert!(over.at[2].is_none(), "nobody serves so much");
+    assert!(best(0).p99 < best(1).p99 && best(0).host_cores == 0.0 && best(1).host_cores > 0.9, "{over:?}");
+    assert!(best(0).busiest.0 == "box unit 0" && (best(0).busiest.1 - 0.25).abs() < 0.01, "{over:?}");
+    // A budget of no host cores leaves out what needs them.
+    let over = of(&Workload { host_cores: Some(0), ..workload.clone() }, &[1e6, 5e6]);
+    assert!((over.most / 4e6 - 1.0).abs() < 1e-6 && over.at[1].is_none(), "{over:?}");
+}

@@ -1,10 +1,12 @@
 //! One workload on several platforms, in one table: what is best on each, what it gives and costs.
 
 use super::money::dollars;
+use super::sliders::Shown;
 use super::{Answer, text};
 use bench::report::chart::{Series, lines};
 use bench::report::format::{digits, micros, short};
 use bench::report::{Block, Report, Section, Table, environment};
+use model::Platform;
 use model::plan::Objective;
 use model::plan::answer::Plan;
 use model::plan::curve::Curve;
@@ -13,7 +15,17 @@ use serde_json::json;
 /// A platform, and what there is to say of it: an answer with its curves, or why there is none.
 pub(super) struct Machine {
     pub(super) name: String,
+    /// With what was set.
+    pub(super) platform: Platform,
     pub(super) outcome: Result<(Answer, Vec<Curve>), String>,
+}
+
+impl Machine {
+    /// For a page's sliders, where there is an answer.
+    pub(super) fn shown(&self) -> Option<Shown<'_>> {
+        let (answer, _) = self.outcome.as_ref().ok()?;
+        Some(Shown { platform: &self.platform, answer })
+    }
 }
 
 /// Figures that differ by no more than this are no difference to anybody.

@@ -2,20 +2,21 @@
 //!
 //! The planner itself is `model::plan`; here are its arguments (`ask`), numbers that are set otherwise (`what_if`), workloads from what `millrace bench`
 //! measured (`trace`), and what people see: tables (`text`), costs (`money`), several platforms beside each other (`machines`), the ways through a machine
-//! (`picture`), a page (`page`).
+//! (`picture`), a page (`page`) with numbers that its reader moves (`sliders`).
 
 pub(crate) mod ask;
 mod machines;
 mod money;
 mod page;
 mod picture;
+mod sliders;
 mod text;
 mod trace;
 mod what_if;
 
 use crate::model::platform;
 use crate::parallel;
-use bench::report::Table;
+use bench::report::{Block, Report, Section, Table};
 use clap::Args;
 use machines::Machine;
 use model::Platform;
@@ -25,7 +26,7 @@ use model::plan::{Limits, Objective, PlanError, Question, Simulation, families, 
 use model::workload::{Workload, shipped};
 use std::error::Error;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use trace::Measured;
 use what_if::{Change, Refused};
 
@@ -194,7 +195,10 @@ impl Plan {
             }
         }
         let Some(file) = &self.report else { return Ok(()) };
-        let page = page::page(&answer, &remarks);
+        let mut page = page::page(&answer, &remarks);
+        let (platform, workload, _) = self.changed(platform, &asked.workload).map_err(Refused::why)?;
+        let shown = [sliders::Shown { platform: &platform, answer: &answer }];
+        self.add_sliders(&mut page, file, &shown, &workload);
         page.write(file).map_err(|cause| format!("{}: {cause}", file.display()).into())
     }
 
@@ -225,6 +229,7 @@ impl Plan {
             });
             machines.push(Machine {
                 name: platform.name.clone(),
+                platform: changed,
                 outcome: outcome.map_err(|why| why.to_string()),
             });
         }
@@ -245,8 +250,29 @@ impl Plan {
             print(&(machines::show(title, &machines) + &remarks.collect::<String>()))?;
         }
         let Some(file) = &self.report else { return Ok(()) };
-        let page = machines::page(title, &machines);
+        let mut page = machines::page(title, &machines);
+        let workload = self.workload_of(platforms, &asked.workload);
+        let shown: Vec<sliders::Shown<'_>> = machines.iter().filter_map(Machine::shown).collect();
+        self.add_sliders(&mut page, file, &shown, &workload);
         page.write(file).map_err(|cause| format!("{}: {cause}", file.display()).into())
+    }
+
+    /// The workload as `--set` has it, whichever of the platforms knows the other numbers that are set.
+    fn workload_of(&self, platforms: &[Platform], asked: &Workload) -> Workload {
+        let changed = platforms.iter().find_map(|platform| self.changed(platform, asked).ok());
+        changed.map_or_else(|| asked.clone(), |(_, workload, _)| workload)
+    }
+
+    /// Numbers that the page's reader moves, as its second part; a file of rows or pictures has none.
+    fn add_sliders(&self, page: &mut Report, file: &Path, shown: &[sliders::Shown<'_>], workload: &Workload) {
+        let ending = file.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+        if ["svg", "csv", "parquet"].contains(&ending) {
+            return;
+        }
+        if let Some(moved) = sliders::moved(shown, &self.question(), workload) {
+            let section = Section { title: "Move the numbers".into(), blocks: vec![Block::Moved(moved)] };
+            page.sections.insert(1, section);
+        }
     }
 
     /// The workload, and what is to be said of where it came from.
