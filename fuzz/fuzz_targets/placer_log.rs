@@ -6,11 +6,28 @@
 #![no_main]
 #![allow(dead_code)]
 
-// So that the predictor finds `model::queueing` here.
+// So that the predictor finds `model::queueing` here, and what is observed `serve::metrics::read`.
 extern crate self as model;
+extern crate self as serve;
 
 #[path = "../../crates/model/src/queueing.rs"]
 mod queueing;
+
+#[path = "../../crates/plan/src/observed"]
+mod observed {
+    mod difference;
+    mod load;
+    mod observation;
+    mod reading;
+
+    pub use load::{Load, Method};
+    pub use observation::*;
+}
+
+#[path = "../../crates/serve/src/metrics"]
+mod metrics {
+    pub mod read;
+}
 
 #[path = "../../crates/plan/src/placer"]
 mod placer {
@@ -19,7 +36,6 @@ mod placer {
     pub mod choice;
     mod correct;
     pub mod log;
-    pub mod observation;
     pub mod options;
     pub mod planted;
     pub mod predict;

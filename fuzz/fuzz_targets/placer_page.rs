@@ -15,9 +15,10 @@ mod metrics {
     pub mod read;
 }
 
-#[path = "../../crates/plan/src/placer"]
-mod placer {
+#[path = "../../crates/plan/src/observed"]
+mod observed {
     mod difference;
+    mod load;
     mod observation;
     mod reading;
 
@@ -30,7 +31,9 @@ mod placer {
             let is_sound = seen.fault().is_none();
             assert!(!is_sound || (0.0..=5.0).contains(&seen.cores_used.0));
             for service in &seen.services {
-                assert!(service.fault().is_some() || service.rate.0.is_finite());
+                let is_sound = service.fault().is_none();
+                assert!(!is_sound || service.rate.0.is_finite());
+                assert!(!is_sound || service.load.methods.iter().all(|method| method.rate.0 >= 0.0));
             }
         }
     }
@@ -40,11 +43,11 @@ use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: (&str, &str, &str, &str, u32)| {
     let (first, first_registers, second, second_registers, gap_us) = input;
-    placer::look([(first, first_registers), (second, second_registers)], u64::from(gap_us));
+    observed::look([(first, first_registers), (second, second_registers)], u64::from(gap_us));
     // With what every page has, more is read of the rest.
     let whole = |page: &str| format!("process_cpu_seconds_total 1\nprocess_start_time_seconds 1\n{page}");
     let registers = "[{\"name\":\"a.engine.mode\",\"number\":0,\"range\":[0,1],\"choices\":[\"shared\",\"dedicated\"],\"live\":true},\
         {\"name\":\"b.place.handlers\",\"number\":0,\"range\":[0,3],\"choices\":[\"auto\",\"edge\",\"host\",\"engine\"],\"live\":true},\
         {\"name\":\"place.rec.preprocess\",\"number\":0,\"range\":[0,2],\"choices\":[\"edge\",\"engine\",\"host\"],\"live\":true}]";
-    placer::look([(&whole(first), registers), (&whole(second), registers)], u64::from(gap_us));
+    observed::look([(&whole(first), registers), (&whole(second), registers)], u64::from(gap_us));
 });

@@ -1,5 +1,5 @@
 //! What every layer of millrace stands on: units, random numbers, Zipf's law, a cycle clock, pinning, how much memory there is, huge pages, hashing,
-//! budgets of bytes, keys of a cluster, users and passwords, rights, registers, text in HTML, the spread of samples, traces as spans, why
+//! budgets of bytes, keys of a cluster, users and passwords, rights, registers, text in HTML, the spread of samples, traces as spans, recordings of requests, why
 //! connections ended, and *touch*, the one word with which a handler says which memory it is about to need.
 //!
 //! This crate knows nothing of requests, rings, keys or sockets, and imports no other crate of the house.
@@ -17,6 +17,7 @@ pub mod memory;
 pub mod pages;
 pub mod private;
 pub mod prng;
+pub mod recording;
 pub mod registers;
 pub mod rights;
 pub mod spread;

@@ -29,10 +29,10 @@ pub mod shipped;
 
 use crate::platform::LoadError;
 use crate::platform::unit::bytes_of;
-use serde::{Deserialize, Deserializer, de::Error};
+use serde::{Deserialize, Deserializer, Serialize, de::Error};
 
 /// What one operation of a class needs.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Class {
     /// `GET`, `PUT`, …
@@ -75,7 +75,7 @@ pub struct Class {
 }
 
 /// A workload.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Workload {
     /// As commands call it.
@@ -93,10 +93,10 @@ pub struct Workload {
     /// Requests under way, all clients together, when throughput is sought.
     pub window: u64,
     /// Requests per second to be served, if that is given.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<f64>,
     /// Host cores that the service may use, 0 for none; all of them, if not given.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_cores: Option<u64>,
     /// Kinds of operations.
     #[serde(rename = "class")]

@@ -5,6 +5,7 @@
 //! | [`model`] | `millrace model`, `millrace repro`: the model's files, what its answers rest on, published evaluations on it |
 //! | [`messages`] | `millrace model messages`: production-shaped messages through the codec, over a modelled link |
 //! | [`planner`] | `millrace plan`: the cheapest machines that keep a promise |
+//! | [`observed`] | what a node that runs says of its load, for planner and placer |
 //! | [`placer`] | `millrace place`: moves the services of a node that runs, by their registers |
 //! | [`sweep`], [`parallel`] | `millrace sweep`: many points of the model, in processes that know nothing of each other; threads for them |
 //! | [`timed`] | our own store and cache machines in virtual time on modelled hardware |
@@ -17,6 +18,8 @@ pub mod host;
 pub mod messages;
 #[cfg(feature = "model")]
 pub mod model;
+#[cfg(feature = "model")]
+pub mod observed;
 #[cfg(feature = "model")]
 pub mod parallel;
 #[cfg(feature = "model")]

@@ -17,6 +17,7 @@
 //! | `engine_cores` | the engine cores of a process, the services on them, host threads |
 //! | `descriptors`, `guard`, `gzip`, `reach`, [`complain!`] | descriptors kept for operators; panics; gzip; warnings; what commands say on standard error |
 //! | [`rights`] | the file of who may do what |
+//! | [`recorder`] | requests, recorded into a file for the planner |
 //! | [`otlp`] | metrics and spans to an OpenTelemetry collector |
 //! | [`trace`] | `millrace trace`: what became of single requests |
 //! | [`key`], [`wire`] | `millrace key`, `millrace wire` |
@@ -46,6 +47,7 @@ pub mod proxy;
 pub(crate) mod reach;
 #[cfg(feature = "rec")]
 pub mod rec;
+pub mod recorder;
 pub mod rights;
 #[cfg(feature = "rpc")]
 pub mod rpc;

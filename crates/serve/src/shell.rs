@@ -18,15 +18,16 @@
 use crate::admin::health::Readiness;
 use crate::admin::{Admin, Entry, PortAt, Routes};
 use crate::engine_cores::{EngineCore, EngineCores, EnginePlan, EngineWishes};
-use crate::guard::AbortOnPanic;
 use crate::otlp::Exporter;
 use crate::process::Stop;
 use crate::process::stop::Woken;
 use crate::process::systemd::{self, Watchdog};
 use crate::process::table::Wrong;
 use crate::reach::Exposed;
+use crate::recorder::Recorder;
 use crate::rights::{Access, RightsFile};
 use axum::routing::put;
+pub use background::Loop;
 use base::registers::Shown;
 use base::rights::ServiceRights;
 use base::trace::Tracer;
@@ -37,7 +38,6 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// How often it is asked whether a thread has died that cannot say so.
@@ -154,6 +154,8 @@ pub enum ShellError {
     Tls(String),
     /// The file of rights.
     Rights(Wrong),
+    /// Requests cannot be recorded.
+    Record(String),
     /// The service manager opened listeners at which nothing here listens.
     HandedOver(Vec<String>),
     /// A service, with its name if it has one.
@@ -178,7 +180,7 @@ impl fmt::Display for ShellError {
         match self {
             ShellError::Signal(cause) => write!(f, "signals cannot be caught: {cause}"),
             ShellError::Threads(cause) => write!(f, "the system gives no host threads: {cause}"),
-            ShellError::Tls(why) => f.write_str(why),
+            ShellError::Tls(why) | ShellError::Record(why) => f.write_str(why),
             ShellError::Rights(wrong) => wrong.fmt(f),
             ShellError::HandedOver(addresses) => write!(
                 f,
@@ -244,6 +246,7 @@ pub struct Shell {
     admin: Option<Admin>,
     rights: Option<RightsFile>,
     exporter: Option<Exporter>,
+    recorder: Option<Recorder>,
     watchdog: Option<Watchdog>,
     stop: Stop,
     /// After the services.
@@ -281,8 +284,17 @@ impl Shell {
             Tracer::default(),
         );
         let services = services.into_iter().map(hosted).collect();
-        let mut shell =
-            Shell { services, admin: None, rights, exporter: None, watchdog: None, stop, _cores: cores };
+        let mut shell = Shell {
+            services,
+            admin: None,
+            rights,
+            exporter: None,
+            recorder: None,
+            watchdog: None,
+            stop,
+            _cores: cores,
+        };
+        routes = shell.record(&tracer, routes)?;
         if let Some(rights) = &shell.rights {
             routes = routes.metrics(rights.collect());
         }
@@ -346,6 +358,16 @@ impl Shell {
         self.exporter = Exporter::of_process(admin.shown()).map_err(ShellError::Threads)?;
         self.admin = Some(admin);
         Ok(())
+    }
+
+    /// Records requests, if this process was told to.
+    fn record(&mut self, tracer: &Tracer, routes: Routes) -> Result<Routes, ShellError> {
+        let kinds = self.services.iter().map(|hosted| hosted.service.kind());
+        self.recorder = Recorder::of_process(tracer, kinds).map_err(ShellError::Record)?;
+        let Some(recorder) = &self.recorder else { return Ok(routes) };
+        let what =
+            "the recording, as JSON; PUT: one key of how many is recorded, 1/64 or off, with the token";
+        Ok(routes.metrics(recorder.collect()).with("GET /record", what, recorder.route()))
     }
 
     /// The same, of one service without a name.
@@ -418,6 +440,7 @@ impl Shell {
         let ended = self.services.iter_mut().map(Hosted::finish).fold(Ok(()), Result::and);
         // What the last requests left is sent.
         self.exporter = None;
+        self.recorder = None;
         self.admin = None;
         ended
     }
@@ -430,58 +453,7 @@ impl Drop for Shell {
     }
 }
 
-/// A loop of a service on a thread of its own.
-pub struct Loop<T> {
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<T>>,
-}
-
-impl<T: Send + 'static> Loop<T> {
-    /// Starts it: `work` goes on until its flag is set. When it ends by itself the whole process stops; a panic ends it at once.
-    ///
-    /// # Errors
-    /// The system gives no thread.
-    pub fn start(
-        name: impl Into<String>,
-        stop: &Stop,
-        work: impl FnOnce(&AtomicBool) -> T + Send + 'static,
-    ) -> io::Result<Loop<T>> {
-        let (flag, stop) = (Arc::new(AtomicBool::new(false)), stop.clone());
-        let own = Arc::clone(&flag);
-        let run = move || {
-            let _guard = AbortOnPanic("this server");
-            let result = work(&own);
-            if !own.load(Ordering::Relaxed) {
-                stop.stop();
-            }
-            result
-        };
-        let thread = std::thread::Builder::new().name(name.into()).spawn(run)?;
-        Ok(Loop { stop: flag, thread: Some(thread) })
-    }
-
-    /// Tells it to end.
-    pub fn stop(&self) {
-        self.stop.store(true, Ordering::Relaxed);
-    }
-
-    /// Tells it to end, and waits for it; none: that was done before.
-    pub fn finish(&mut self) -> Option<T> {
-        self.stop();
-        self.thread.take().map(|thread| thread.join().expect("a panic ends the process"))
-    }
-}
-
-impl<T> Drop for Loop<T> {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            // A panic in it ends the process.
-            let _ = thread.join();
-        }
-    }
-}
-
+mod background;
 mod check;
 #[cfg(test)]
 mod tests;

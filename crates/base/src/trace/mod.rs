@@ -38,6 +38,7 @@ pub use otlp::otlp;
 pub use sampler::Sampler;
 pub use span::{Kind, OK, Place, Span, this_thread};
 
+use crate::recording::Recording;
 use crate::{Nanos, Prng};
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -66,6 +67,7 @@ impl Default for Options {
 pub struct Tracer {
     kept: Arc<Mutex<Kept>>,
     service: Arc<str>,
+    recording: Recording,
 }
 
 #[derive(Debug)]
@@ -107,13 +109,19 @@ impl Tracer {
     pub fn new(options: Options) -> Tracer {
         let (most, numbers) = (options.spans, Prng::new(options.seed));
         let kept = Kept { spans: VecDeque::new(), most, recorded: 0, numbers };
-        Tracer { kept: Arc::new(Mutex::new(kept)), service: "".into() }
+        Tracer { kept: Arc::new(Mutex::new(kept)), service: "".into(), recording: Recording::default() }
     }
 
     /// The same recorder, for the spans of this service.
     #[must_use]
     pub fn of(&self, service: &str) -> Tracer {
-        Tracer { kept: Arc::clone(&self.kept), service: service.into() }
+        let recording = self.recording.of(service);
+        Tracer { kept: Arc::clone(&self.kept), service: service.into(), recording }
+    }
+
+    /// Where its requests are recorded, if they are to be.
+    pub fn recording(&self) -> &Recording {
+        &self.recording
     }
 
     /// Whose spans it records.

@@ -42,6 +42,8 @@ pub(super) struct Method {
     pub(super) started: AtomicU64,
     pub(super) ended: [AtomicU64; Code::ALL.len()],
     pub(super) latency: Histogram,
+    /// Of messages sent and received, of the calls that were timed.
+    pub(super) message_bytes: [AtomicU64; 2],
 }
 
 /// One recorder's counters.
@@ -126,6 +128,8 @@ impl Lane {
             let ended = calls.ended.iter_mut().zip(&counters.ended);
             ended.for_each(|(sum, one)| *sum += one.load(Ordering::Relaxed));
             calls.latency.merge(&counters.latency.read());
+            let bytes = calls.message_bytes.iter_mut().zip(&counters.message_bytes);
+            bytes.for_each(|(sum, one)| *sum += one.load(Ordering::Relaxed));
         }
         for (name, stage) in STAGES[self.side as usize].into_iter().zip(&self.stages) {
             all.stages.entry((self.side, name)).or_default().merge(&stage.read());

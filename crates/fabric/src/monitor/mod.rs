@@ -47,6 +47,7 @@ pub use base::trace::{Context, Options, Span, Tracer};
 
 use crate::registers::Registers;
 use crate::server::{AcceleratorFigures, Shown};
+use base::recording::{Recording, Request};
 use counters::Lane;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -169,6 +170,18 @@ impl Monitor {
     /// From now on spans go there: to what the program's other services leave.
     pub fn set_tracer(&self, tracer: Tracer) {
         *lock(&self.shared.tracer) = tracer;
+    }
+
+    /// Where calls are recorded, if they are to be.
+    pub(crate) fn recording(&self) -> Recording {
+        lock(&self.shared.tracer).recording().clone()
+    }
+
+    /// Records a call of this method, as `of` makes it of service and name.
+    fn record(&self, method: MethodId, of: impl FnOnce(Arc<str>, String) -> Request) {
+        let recording = self.recording();
+        let name = lock(&self.shared.methods)[usize::from(method.0)].clone();
+        recording.add(of(Arc::clone(recording.service()), name));
     }
 
     /// A call of this method leaves spans: its name.

@@ -17,7 +17,8 @@ use super::{MethodId, Monitor, add};
 use crate::link::Transport;
 use crate::registers::{Id, Registers};
 use crate::status::Code;
-use base::trace::{Open, Sampler, this_thread};
+use base::recording::Request;
+use base::trace::{Open, Place, Sampler, this_thread};
 use base::{Clock, Nanos};
 use std::sync::Arc;
 
@@ -72,8 +73,29 @@ struct Followed {
     in_use: bool,
     connection: u32,
     at: [Option<Nanos>; 3],
+    /// Bytes of its messages, sent and received.
+    message_bytes: [u64; 2],
+    /// Where it is handled.
+    place: Place,
+    /// It is recorded.
+    is_recorded: bool,
     /// Set if the call is to leave a span.
     span: Option<Open>,
+}
+
+impl Default for Followed {
+    fn default() -> Followed {
+        Followed {
+            lap: 0,
+            in_use: false,
+            connection: 0,
+            at: [None; 3],
+            message_bytes: [0; 2],
+            place: Place::Edge,
+            is_recorded: false,
+            span: None,
+        }
+    }
 }
 
 /// One thread's way to the monitor.
@@ -85,6 +107,7 @@ pub struct Recorder {
     methods: Vec<Option<Arc<Method>>>,
     timed: Sampler,
     traced: Sampler,
+    recorded: Sampler,
     open: Vec<Followed>,
     /// Where the search for a free place goes on.
     next: usize,
@@ -94,14 +117,19 @@ pub struct Recorder {
 impl Recorder {
     pub(super) fn new(monitor: Monitor, lane: Arc<Lane>, sampling: Sampling) -> Recorder {
         let (timed, traced) = (Sampler::new(sampling.timed), Sampler::new(sampling.traced));
-        let clock = Clock::shared();
-        Recorder { monitor, lane, methods: vec![], timed, traced, open: vec![], next: 0, clock }
+        let (recorded, clock) = (Sampler::new(0), Clock::shared());
+        Recorder { monitor, lane, methods: vec![], timed, traced, recorded, open: vec![], next: 0, clock }
     }
 
     /// Samples another part of the calls from now on.
     pub fn set_sampling(&mut self, sampling: Sampling) {
         self.timed.set(sampling.timed);
         self.traced.set(sampling.traced);
+    }
+
+    /// From now on one call of `n` is recorded where the monitor's tracer says; with 0 none.
+    pub fn set_recorded(&mut self, n: u32) {
+        self.recorded.set(n);
     }
 
     /// Counts a connection that this thread drives.
@@ -121,9 +149,9 @@ impl Recorder {
     /// started after all nothing more needs to be said.
     #[inline]
     pub fn look(&mut self, connection: u32, metadata: &[u8]) -> Stamp {
-        let (timed, traced) = (self.timed.hit(), self.traced.hit());
-        if timed || traced || !metadata.is_empty() {
-            self.sample(timed, traced, connection, metadata)
+        let (timed, traced, recorded) = (self.timed.hit(), self.traced.hit(), self.recorded.hit());
+        if timed || traced || recorded || !metadata.is_empty() {
+            self.sample([timed, traced, recorded], connection, metadata)
         } else {
             Stamp::NONE
         }
@@ -160,6 +188,23 @@ impl Recorder {
         }
     }
 
+    /// Of a sampled call messages of so many bytes were sent and received.
+    #[inline]
+    pub fn moved(&mut self, stamp: Stamp, sent: usize, received: usize) {
+        if let Some(open) = self.open(stamp) {
+            open.message_bytes[0] += sent as u64;
+            open.message_bytes[1] += received as u64;
+        }
+    }
+
+    /// A sampled call is handled there.
+    #[inline]
+    pub fn placed(&mut self, stamp: Stamp, place: Place) {
+        if let Some(open) = self.open(stamp) {
+            open.place = place;
+        }
+    }
+
     /// A call is over.
     #[inline]
     pub fn ended(&mut self, stamp: Stamp, method: MethodId, code: Code) {
@@ -193,17 +238,24 @@ impl Recorder {
     }
 
     #[cold]
-    fn sample(&mut self, timed: bool, traced: bool, connection: u32, metadata: &[u8]) -> Stamp {
+    fn sample(&mut self, [timed, traced, is_recorded]: [bool; 3], connection: u32, metadata: &[u8]) -> Stamp {
         let caller = context_of(metadata);
         let traced = traced || caller.is_some_and(|caller| caller.sampled);
-        if !timed && !traced {
+        if !timed && !traced && !is_recorded {
             return Stamp::NONE;
+        }
+        if is_recorded {
+            // This one, and those that were not recorded since the last.
+            let recording = self.monitor.recording();
+            recording.saw(recording.one_of().into());
         }
         let now = self.clock.now();
         let span = traced.then(|| Open::begin(&self.monitor.tracer(), caller, now));
         let slot = self.place();
         let lap = self.open[slot].lap.wrapping_add(1);
-        self.open[slot] = Followed { lap, in_use: true, connection, at: [Some(now), None, None], span };
+        let at = [Some(now), None, None];
+        self.open[slot] =
+            Followed { lap, in_use: true, connection, at, is_recorded, span, ..Followed::default() };
         Stamp { slot: slot as u16, lap }
     }
 
@@ -215,7 +267,7 @@ impl Recorder {
             if self.open.len() == MAX_OPEN {
                 return self.next;
             }
-            self.open.push(Followed { lap: 0, in_use: false, connection: 0, at: [None; 3], span: None });
+            self.open.push(Followed::default());
             self.open.len() - 1
         });
         self.next = (at + 1) % MAX_OPEN;
@@ -234,6 +286,7 @@ impl Recorder {
         let Some(open) = self.open(stamp) else { return };
         open.in_use = false;
         let (passed, span, connection) = (open.at, open.span.take(), open.connection);
+        let (bytes, place, is_recorded) = (open.message_bytes, open.place, open.is_recorded);
         // A point that was not passed, as when a call ends early, takes no time of its own.
         let mut at = [now; 4];
         let mut last = Nanos::ZERO;
@@ -244,7 +297,16 @@ impl Recorder {
         for (stage, histogram) in self.lane.stages.iter().enumerate() {
             histogram.record(at[stage + 1].since(at[stage]));
         }
-        self.method(method).latency.record(at[3].since(at[0]));
+        let counters = self.method(method);
+        counters.latency.record(at[3].since(at[0]));
+        counters.message_bytes.iter().zip(bytes).for_each(|(all, more)| add(all, more));
+        if is_recorded {
+            let (at, took) = (at[0], at[3].since(at[0]));
+            self.monitor.record(method, |service, method| {
+                let (method, [reply, request]) = (method.into(), bytes);
+                Request { service, method, key: None, at, request, reply, place, took }
+            });
+        }
         if let Some(span) = span {
             let side = self.lane.side;
             let (kind, place) = side.place();

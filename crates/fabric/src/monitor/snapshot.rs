@@ -32,6 +32,8 @@ pub struct Calls {
     pub ended: [u64; Code::ALL.len()],
     /// From start to end, of the calls that were timed.
     pub latency: Distribution,
+    /// Bytes of messages sent and received, of the calls that were timed.
+    pub message_bytes: [u64; 2],
 }
 
 impl Calls {
@@ -92,6 +94,7 @@ impl Snapshot {
             mine.started += calls.started;
             sum(&mut mine.ended, &calls.ended);
             mine.latency.merge(&calls.latency);
+            sum(&mut mine.message_bytes, &calls.message_bytes);
         }
         for (key, stage) in &other.stages {
             self.stages.entry(*key).or_default().merge(stage);

@@ -224,3 +224,40 @@ fn a_call_and_its_stages_nest() {
         Some(2)
     );
 }
+
+/// Sizes are of the calls that were timed, and of a server's calls one of N is recorded with them, where the tracer says.
+#[test]
+fn calls_are_recorded_with_their_sizes_and_sizes_are_counted() {
+    let monitor = monitor(8);
+    let tracer = monitor.tracer().of("shop");
+    monitor.set_tracer(tracer.clone());
+    let recording = tracer.recording();
+    let mut recorder = monitor.recorder(Side::Server, NONE);
+    let method = monitor.method("/shop.Cart/Add");
+    let mut calls = |recorder: &mut Recorder, count: usize| {
+        for _ in 0..count {
+            let stamp = recorder.started(method, 5, &[]);
+            recorder.moved(stamp, 0, 30);
+            recorder.placed(stamp, Place::Host);
+            recorder.moved(stamp, 70, 0);
+            recorder.ended(stamp, method, Code::Ok);
+        }
+    };
+    calls(&mut recorder, 10);
+    assert_eq!(monitor.snapshot().calls[&(Side::Server, "/shop.Cart/Add".to_owned())].message_bytes, [0, 0]);
+    recording.set(4);
+    recorder.set_recorded(4);
+    calls(&mut recorder, 40);
+    let mut taken = Vec::new();
+    let counts = recording.take(&mut taken);
+    assert_eq!((taken.len(), counts.seen), (10, vec![("shop".into(), 40)]));
+    let of = |one: &base::recording::Request| (one.key, one.request, one.reply, one.place);
+    assert!(taken.iter().all(|one| of(one) == (None, 30, 70, Place::Host) && one.method == "/shop.Cart/Add"));
+    let calls_of = &monitor.snapshot().calls[&(Side::Server, "/shop.Cart/Add".to_owned())];
+    assert_eq!((calls_of.message_bytes, calls_of.latency.count()), ([700, 300], 10));
+    // Switched off, nothing more is kept, whatever recorders go on sampling.
+    recording.set(0);
+    calls(&mut recorder, 8);
+    recording.take(&mut taken);
+    assert!(taken.is_empty());
+}

@@ -5,6 +5,7 @@ use super::{MethodId, Monitor, Recorder, Sampling, Side};
 use crate::connection::handshake::ServiceInfo;
 use crate::registers::Watch;
 use crate::server::Shown;
+use base::recording::Recording;
 use std::sync::Arc;
 
 /// What a channel or a server tells a monitor with.
@@ -15,6 +16,9 @@ pub(crate) struct Watched {
     /// By the numbers of frames.
     methods: Vec<MethodId>,
     watch: Watch,
+    /// Where calls are recorded, of a server.
+    recording: Option<Recording>,
+    recorded: u32,
 }
 
 impl Watched {
@@ -22,7 +26,13 @@ impl Watched {
         let mut watch = Watch::default();
         watch.changed(monitor.registers());
         let recorder = monitor.recorder(side, Sampling::of(monitor.registers()));
-        Watched { recorder, monitor: monitor.clone(), methods: Vec::new(), watch }
+        let monitor = monitor.clone();
+        Watched { recorder, monitor, methods: Vec::new(), watch, recording: None, recorded: 0 }
+    }
+
+    /// Has calls recorded where the monitor says now.
+    pub(crate) fn record(&mut self) {
+        self.recording = Some(self.monitor.recording());
     }
 
     /// The server has an accelerator.
@@ -58,6 +68,11 @@ impl Watched {
     pub(crate) fn refresh(&mut self) {
         if self.watch.changed(self.monitor.registers()) {
             self.recorder.set_sampling(Sampling::of(self.monitor.registers()));
+        }
+        let recorded = self.recording.as_ref().map_or(0, Recording::one_of);
+        if recorded != self.recorded {
+            self.recorded = recorded;
+            self.recorder.set_recorded(recorded);
         }
     }
 }

@@ -6,7 +6,7 @@ use super::returns::Return;
 use super::tasks::{Of, TaskId};
 use super::watched::code_of;
 use super::{Core, Server, find};
-use crate::frame::{Frame, Header};
+use crate::frame::{Frame, HEADER, Header};
 use crate::monitor::Point;
 use base::units::Nanos;
 
@@ -109,6 +109,7 @@ impl Server {
             self.core.watch_pass(watch, Point::Ended);
             connection.close_call(&mut self.core, call);
             connection.reply(frame, now);
+            self.core.watch_reply(watch, frame.len().saturating_sub(HEADER));
             self.core.watch_end(watch, code_of(frame));
         }
     }

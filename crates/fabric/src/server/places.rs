@@ -90,6 +90,16 @@ impl At {
             Allowed::Engine => At::Engine,
         }
     }
+
+    /// As spans and recordings have it.
+    pub(super) fn shown(self) -> base::trace::Place {
+        match self {
+            At::Edge => base::trace::Place::Edge,
+            At::Host => base::trace::Place::Host,
+            At::Engine => base::trace::Place::Engine,
+            At::Accelerator => base::trace::Place::Accelerator,
+        }
+    }
 }
 
 /// See the head of the file.

@@ -14,7 +14,7 @@ use super::tasks::Of;
 use super::watched::{Watch, code_of};
 use super::{Core, failure};
 use crate::connection::switch::{Noted, Received, Side};
-use crate::frame::{Frame, Header, Kind, Violation};
+use crate::frame::{Frame, HEADER, Header, Kind, Violation};
 use crate::monitor::Point;
 use crate::service::{Place, Shape, Shared, StreamCall};
 use crate::status::{Code, Status};
@@ -206,6 +206,7 @@ impl Connection {
                 let mut watched = watched.as_mut();
                 if let Some(watched) = &mut watched {
                     watched.recorder.pass(watch.stamp, Point::Ended);
+                    watched.recorder.moved(watch.stamp, body.len(), 0);
                 }
                 let sent = self.send(&head, body, now);
                 if let Some(watched) = watched {
@@ -260,6 +261,7 @@ impl Connection {
             return self.refuse(&frame.header, core, watch, &too_late(), now);
         }
         core.watch_pass(watch, Point::Begun);
+        core.watch_place(watch, target);
         let carried = core.carried(frame);
         let bytes = carried.as_deref().unwrap_or(bytes);
         let origin = Origin { connection: self.number, arrived };
@@ -316,6 +318,9 @@ impl Connection {
         scratch.span.clear();
         let Executed::Reply(head, body) = router.execute(scratch, &frame, origin, now) else { return true };
         let reply = [&head[..], body].concat();
+        if let Some(open) = self.calls.get(frame.header.call) {
+            core.watch_reply(open.watch, reply.len() - HEADER);
+        }
         self.watch_end_of(core, frame.header.call, code_of(&reply));
         self.close_call(core, frame.header.call);
         self.reply(&reply, now)

@@ -8,6 +8,7 @@
 
 use super::Core;
 use super::connection::{Connection, Counters};
+use super::places::{At, Target};
 use crate::frame::{Frame, Header};
 use crate::link::Transport;
 use crate::monitor::trace::carry;
@@ -65,6 +66,7 @@ impl Core {
     pub(super) fn watch_connection(&mut self, number: u64, transport: Transport) -> Option<Traffic> {
         let watched = self.watched.as_mut()?;
         watched.learn(self.router.services());
+        watched.record();
         let connection = watched.recorder.connection(number as u32, transport);
         Some(Traffic { connection, told: Counters::default() })
     }
@@ -96,6 +98,7 @@ impl Core {
         let method = watched.method(request.header.method);
         let stamp = watched.recorder.started(method, connection as u32, request.metadata);
         if stamp.is_sampled() {
+            watched.recorder.moved(stamp, 0, request.body.len());
             self.scratch.span = watched.recorder.traceparent(stamp).unwrap_or_default();
             // A worker's spans begin when the request arrived, and lie in the call's.
             if has_waited || !self.scratch.span.is_empty() {
@@ -128,6 +131,22 @@ impl Core {
     pub(super) fn watch_pass(&mut self, watch: Watch, point: Point) {
         if let Some(watched) = &mut self.watched {
             watched.recorder.pass(watch.stamp, point);
+        }
+    }
+
+    /// A sampled call is handled at that place.
+    #[inline]
+    pub(super) fn watch_place(&mut self, watch: Watch, target: Target) {
+        if let (Some(watched), Target::There(at)) = (&mut self.watched, target) {
+            watched.recorder.placed(watch.stamp, At::shown(at));
+        }
+    }
+
+    /// The reply to a sampled call has so many bytes.
+    #[inline]
+    pub(super) fn watch_reply(&mut self, watch: Watch, bytes: usize) {
+        if let Some(watched) = &mut self.watched {
+            watched.recorder.moved(watch.stamp, bytes, 0);
         }
     }
 

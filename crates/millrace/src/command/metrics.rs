@@ -1,7 +1,7 @@
 //! `millrace metrics`: what every server counts, of all programs; and `docs/metrics.md`, which is this list.
 
 use serve::metrics::{Family, process};
-use serve::{chain, inc, kv, otlp, proxy, rights};
+use serve::{chain, inc, kv, otlp, proxy, recorder, rights};
 use std::fmt::Write as _;
 use std::io::Write as _;
 
@@ -22,6 +22,7 @@ const LISTS: &[(&str, &[&[&Family]])] = &[
     ("Every server", &[process::own::FAMILIES, process::FAMILIES]),
     ("Every server with a file of rights (`--rights`)", &[rights::metrics::FAMILIES]),
     ("Every server that sends to a collector (`--otlp`)", &[otlp::FAMILIES]),
+    ("Every server that records requests (`--record`)", &[recorder::FAMILIES]),
     ("A memcached node (`up`)", &[kv::metrics::FAMILIES]),
     ("Nodes of the in-network cache (`box`, `home`, `controller`, `inc run`)", &[inc::metrics::FAMILIES]),
     ("Its proxy (`proxy`)", &[proxy::metrics::FAMILIES]),

@@ -12,7 +12,7 @@
 //! none be set, for all nodes of a rack must agree: it is not moved. `acc.on`, `store.memory` and what waits or polls are an operator's promises of
 //! memory and cores, and left alone.
 
-use super::observation::{Kind, Location, Service};
+use crate::observed::{Kind, Location, Service};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -167,7 +167,7 @@ pub fn alternatives(service: &Service, cores: u64) -> Vec<Choice> {
 pub fn refusal(
     service: &Service,
     to: &Choice,
-    busy: &BTreeMap<Location, super::observation::Figure>,
+    busy: &BTreeMap<Location, crate::observed::Figure>,
     (cores_used, cores): (f64, f64),
 ) -> Option<String> {
     let from = Choice::present(service);
@@ -189,9 +189,9 @@ pub fn refusal(
 
 #[cfg(test)]
 mod tests {
-    use super::super::observation::Figure;
     use super::super::tests::service;
     use super::*;
+    use crate::observed::Figure;
 
     #[test]
     fn one_row_changes_at_a_time_and_where_it_is_comes_first() {

@@ -170,9 +170,9 @@ impl Corrections {
 
 #[cfg(test)]
 mod tests {
-    use super::super::observation::Kind;
     use super::super::tests::service;
     use super::*;
+    use crate::observed::Kind;
     use proptest::prelude::*;
 
     const SAID: Prediction = Prediction {

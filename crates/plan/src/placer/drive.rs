@@ -3,17 +3,15 @@
 //! A look is two requests, for metrics and registers; a decision one for each register that changes. Where a register refuses, those that were set before it
 //! are put back, and the brain is told why. What cannot be logged is not done: the driver ends, and the node stays as it is.
 //!
-//! Bounds: an answer has `PAGE_MAX` bytes at most; a log of `max` bytes is put aside as `FILE.1`, and the next begins with a new brain, so that each can
+//! Bounds: a log of `max` bytes is put aside as `FILE.1`, and the next begins with a new brain, so that each can
 //! be played by itself.
 
 use super::brain::Brain;
 use super::choice::Setting;
-use super::difference::Difference;
 use super::log::{Decision, Line};
-use super::observation::Observation;
 use super::options::Options;
 use super::predict::Predict;
-use super::reading::Reading;
+use crate::observed::{Difference, Observation, ask};
 use protocol::planted::NoBugs;
 use serve::trace::Port;
 use std::fs::File;
@@ -21,8 +19,6 @@ use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Bytes of a page at most.
-const PAGE_MAX: u64 = 16 << 20;
 /// How long a request may take.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -191,7 +187,7 @@ impl<P: Predict> Driver<P> {
     pub fn look(&mut self) -> Result<Vec<Line>, String> {
         self.turn_over()?;
         let asked_us = self.watch.now_us();
-        let reading = self.read(asked_us);
+        let reading = ask(self.port, asked_us);
         let now_us = self.watch.now_us();
         let reading = match reading {
             Ok(reading) => reading,
@@ -203,12 +199,6 @@ impl<P: Predict> Driver<P> {
         };
         let Some(observation) = self.difference.add(reading, self.cores) else { return Ok(Vec::new()) };
         self.take(now_us, observation)
-    }
-
-    fn read(&self, asked_us: u64) -> Result<Reading, String> {
-        let metrics = self.port.get_within("/metrics", TIMEOUT, PAGE_MAX)?;
-        let registers = self.port.get_within("/registers", TIMEOUT, PAGE_MAX)?;
-        Reading::of(asked_us, &metrics, &registers)
     }
 
     fn take(&mut self, now_us: u64, observation: Observation) -> Result<Vec<Line>, String> {

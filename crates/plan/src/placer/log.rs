@@ -16,10 +16,10 @@
 
 use super::brain::Brain;
 use super::choice::{Choice, Setting};
-use super::observation::Observation;
 use super::options::Options;
 use super::predict::{Predict, Prediction};
 use super::verdict::{Gain, Measured};
+use crate::observed::Observation;
 use protocol::planted::NoBugs;
 use serde::{Deserialize, Serialize};
 use std::fmt;

@@ -2,14 +2,12 @@
 //! docs/design/017-placer.md.
 //!
 //! ```text
-//!   admin port ─▶ reading ─▶ difference ─▶ observation ─▶ brain ─▶ decision ─▶ PUT /registers/NAME
-//!                                                          │ ▲
-//!                                      predict, correct ◀──┘ └── log, replay
+//!   admin port ─▶ observation (`crate::observed`) ─▶ brain ─▶ decision ─▶ PUT /registers/NAME
+//!                                                    │ ▲
+//!                                predict, correct ◀──┘ └── log, replay
 //! ```
 //! | file | what it is |
 //! |---|---|
-//! | `reading`, `difference` | what an admin port says, and what that means since the last time |
-//! | `observation` | rates, sizes, times, registers; what is wrong with them |
 //! | `choice` | where a service could be |
 //! | `predict`, `correct` | what a choice would do, and how wrong that was |
 //! | `verdict` | which of two is better |
@@ -25,14 +23,11 @@ pub mod choice;
 mod command;
 mod contest;
 mod correct;
-mod difference;
 pub mod drive;
 pub mod log;
-pub mod observation;
 pub mod options;
 mod planted;
 pub mod predict;
-mod reading;
 mod show;
 #[cfg(test)]
 mod tests;
@@ -48,9 +43,6 @@ use serve::trace::Port;
 /// # Errors
 /// The node cannot be reached, or is none.
 fn services_of(port: Port) -> Result<Vec<String>, String> {
-    let (metrics, registers) = (port.get("/metrics")?, port.get("/registers")?);
-    let reading = reading::Reading::of(0, &metrics, &registers).map_err(|why| {
-        format!("what answers at {port} is no admin port of this version of millrace: {why}")
-    })?;
+    let reading = crate::observed::ask(port, 0)?;
     Ok(reading.services.into_iter().map(|service| service.name).collect())
 }

@@ -17,7 +17,7 @@
 //! at most (`millrace probe` measures both; docs/measurements/ring.md).
 
 use super::choice::Choice;
-use super::observation::{Kind, Location, Service};
+use crate::observed::{Kind, Location, Service};
 use model::queueing::mgc_wait;
 use serde::{Deserialize, Serialize};
 
@@ -163,7 +163,7 @@ fn edges(service: &Service) -> u32 {
 }
 
 /// What a request costs where it is executed, of what may be moved, in nanoseconds.
-fn handler_ns(service: &Service) -> f64 {
+pub(crate) fn handler_ns(service: &Service) -> f64 {
     let cost = match service.kind {
         // The time of a group counts for each of its requests.
         Kind::Kv => {
@@ -194,9 +194,9 @@ fn crossing(place: Location, rate: f64, handler_ns: f64) -> Crossing {
 
 #[cfg(test)]
 mod tests {
-    use super::super::observation::Figure;
     use super::super::tests::service;
     use super::*;
+    use crate::observed::Figure;
 
     /// A service whose requests take so long to handle, at a rate.
     fn loaded(handle_ns: f64, rate: f64) -> Service {

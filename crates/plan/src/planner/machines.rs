@@ -1,5 +1,6 @@
 //! One workload on several platforms, in one table: what is best on each, what it gives and costs.
 
+use super::live::{AtNodes, Placed};
 use super::money::dollars;
 use super::sliders::Shown;
 use super::{Answer, text};
@@ -73,46 +74,103 @@ fn ties(machines: &[Machine]) -> Vec<bool> {
     machines.iter().enumerate().map(|(at, machine)| tie(at, machine)).collect()
 }
 
+const HEADS: [&str; 10] = [
+    "platform",
+    "best",
+    "throughput",
+    "at",
+    "p99",
+    "host cores",
+    "watts",
+    "price",
+    "USD a million",
+    "advice",
+];
+
 /// The table.
 pub(super) fn table(machines: &[Machine]) -> Table {
-    let mut table = Table::new([
-        "platform",
-        "best",
-        "throughput",
-        "at",
-        "p99",
-        "host cores",
-        "watts",
-        "price",
-        "USD a million",
-        "advice",
-    ]);
-    let none = || "–".to_string();
+    let mut table = Table::new(HEADS);
     for ((at, machine), tie) in machines.iter().enumerate().zip(ties(machines)) {
-        let Ok((Answer { plan, cost, .. }, _)) = &machine.outcome else { continue };
-        let first = &plan.ranking[0];
         let number = if tie { "1= ".into() } else { format!("{} ", at + 1) };
-        let seen = first.at_rate.or(first.saturated);
-        let most = if plan.objective == Objective::Throughput { first.value } else { first.most };
-        let advice = match (plan.advice.possible, plan.advice.offload) {
-            (false, _) => "none: nothing serves it",
-            (true, true) => "offload",
-            (true, false) => "do not offload",
-        };
-        table.row([
-            format!("{number}{}{}", machine.name, if plan.advice.possible { "" } else { " ✗" }),
-            first.name.clone(),
-            format!("{}/s", short(if plan.advice.possible { most } else { first.most })),
-            first.at_rate.map_or_else(none, |_| format!("{}/s", short(first.rate))),
-            first.at_rate.map_or_else(none, |seen| micros(seen.p99 * 1e6)),
-            seen.map_or_else(none, |seen| digits(seen.host_cores)),
-            cost.watts.map_or_else(none, digits),
-            cost.price.map_or_else(none, |price| format!("{price:.0} USD")),
-            cost.per_million.map_or_else(none, dollars),
-            advice.into(),
-        ]);
+        row(machine, &number).into_iter().for_each(|row| {
+            table.row(row);
+        });
     }
     table
+}
+
+/// What was asked of one machine that serves it at nodes, and of others: as measured, as predicted where it serves, then the machines in their order.
+pub(super) fn show_what_ifs(
+    title: &str,
+    machines: &[Machine],
+    first: Option<&(&AtNodes, Option<Placed>)>,
+    remarks: &[String],
+) -> String {
+    let mut table = Table::new(HEADS);
+    if let Some((measured, placed)) = first {
+        let AtNodes { rate, p99, cores, placement, .. } = measured;
+        let name = placement.clone().unwrap_or("several placements".into());
+        let figures = |rate: f64, p99: Option<f64>, cores: f64, most: Option<f64>| {
+            let most = most.map_or_else(none, |most| format!("{}/s", short(most)));
+            [
+                most,
+                format!("{}/s", short(rate)),
+                p99.map_or_else(none, |p99| micros(p99 * 1e6)),
+                digits(cores),
+            ]
+        };
+        let mut add = |what: &str, [most, rate, p99, cores]: [String; 4]| {
+            table.row([what.into(), name.clone(), most, rate, p99, cores, none(), none(), none(), none()]);
+        };
+        add("as measured", figures(*rate, *p99, *cores, None));
+        if let Some(placed) = placed {
+            add("as predicted there", figures(placed.rate, Some(placed.p99), placed.cores, placed.most));
+        }
+    }
+    for machine in machines {
+        row(machine, "").into_iter().for_each(|row| {
+            table.row(row);
+        });
+    }
+    let asked = machines.iter().find_map(|of| of.outcome.as_ref().ok());
+    let asked = asked.map_or(String::new(), |(answer, _)| format!("  {}\n", text::wanted(&answer.plan)));
+    let mut out = format!("{title}\n{asked}\n{table}\n");
+    for sentence in each(machines).iter().chain(remarks) {
+        out += &format!("  {sentence}\n");
+    }
+    if first.is_some() {
+        out += "  measured within the server; predicted from the client and back\n";
+    }
+    out
+}
+
+fn none() -> String {
+    "–".into()
+}
+
+/// The row of a machine that serves it.
+fn row(machine: &Machine, number: &str) -> Option<[String; 10]> {
+    let Ok((Answer { plan, cost, .. }, _)) = &machine.outcome else { return None };
+    let first = &plan.ranking[0];
+    let seen = first.at_rate.or(first.saturated);
+    let most = if plan.objective == Objective::Throughput { first.value } else { first.most };
+    let advice = match (plan.advice.possible, plan.advice.offload) {
+        (false, _) => "none: nothing serves it",
+        (true, true) => "offload",
+        (true, false) => "do not offload",
+    };
+    Some([
+        format!("{number}{}{}", machine.name, if plan.advice.possible { "" } else { " ✗" }),
+        first.name.clone(),
+        format!("{}/s", short(if plan.advice.possible { most } else { first.most })),
+        first.at_rate.map_or_else(none, |_| format!("{}/s", short(first.rate))),
+        first.at_rate.map_or_else(none, |seen| micros(seen.p99 * 1e6)),
+        seen.map_or_else(none, |seen| digits(seen.host_cores)),
+        cost.watts.map_or_else(none, digits),
+        cost.price.map_or_else(none, |price| format!("{price:.0} USD")),
+        cost.per_million.map_or_else(none, dollars),
+        advice.into(),
+    ])
 }
 
 /// What a table has no room for.
@@ -127,6 +185,20 @@ pub(super) fn sentences(machines: &[Machine]) -> Vec<String> {
             first.name
         ));
     }
+    said.extend(each(machines));
+    let rates: Vec<_> = machines.iter().filter_map(serving).map(|plan| plan.rate_given).collect();
+    if rates.contains(&false) {
+        said.push(
+            "latencies, host cores and watts are at each machine's own rate: --rate asks all for the same"
+                .into(),
+        );
+    }
+    said
+}
+
+/// What is to be said of each machine by itself.
+fn each(machines: &[Machine]) -> Vec<String> {
+    let mut said = Vec::new();
     for machine in machines {
         match &machine.outcome {
             Err(why) => said.push(format!("{} cannot serve it: {why}", machine.name)),
@@ -138,13 +210,6 @@ pub(super) fn sentences(machines: &[Machine]) -> Vec<String> {
             }
             Ok(_) => {}
         }
-    }
-    let rates: Vec<_> = machines.iter().filter_map(serving).map(|plan| plan.rate_given).collect();
-    if rates.contains(&false) {
-        said.push(
-            "latencies, host cores and watts are at each machine's own rate: --rate asks all for the same"
-                .into(),
-        );
     }
     said
 }

@@ -1,14 +1,17 @@
 //! `millrace plan`: who should serve a workload on a machine.
 //!
 //! The planner itself is `model::plan`; here are its arguments (`ask`), numbers that are set otherwise (`what_if`), workloads from what `millrace bench`
-//! measured (`trace`), and what people see: tables (`text`), costs (`money`), several platforms beside each other (`machines`), the ways through a machine
-//! (`picture`), a page (`page`) with numbers that its reader moves (`sliders`).
+//! measured (`trace`), from recordings (`recording`) and of nodes that run (`live`), and what people see: tables (`text`), costs (`money`), several
+//! platforms beside each other (`machines`), the ways through a machine (`picture`), a page (`page`) with numbers that its reader moves (`sliders`).
 
 pub(crate) mod ask;
+mod live;
 mod machines;
 mod money;
 mod page;
 mod picture;
+mod recording;
+mod seen;
 mod sliders;
 mod text;
 mod trace;
@@ -16,17 +19,22 @@ mod what_if;
 
 use crate::model::platform;
 use crate::parallel;
-use bench::report::{Block, Report, Section, Table};
+use bench::report::Table;
 use clap::Args;
+use live::AtNodes;
 use machines::Machine;
 use model::Platform;
 use model::plan::cost::{Cost, Economy, cost};
 use model::plan::curve::curves;
 use model::plan::{Limits, Objective, PlanError, Question, Simulation, families, plan_by};
 use model::workload::{Workload, shipped};
+use serve::process::parse::duration_of;
+use serve::process::tls::TlsClientArgs;
+use serve::trace::Port;
 use std::error::Error;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::time::Duration;
 use trace::Measured;
 use what_if::{Change, Refused};
 
@@ -37,16 +45,41 @@ use what_if::{Change, Refused};
 #[derive(Args, Debug)]
 pub struct Plan {
     /// The workload: a shipped one by name, or a file
-    #[arg(short, long, value_name = "NAME|FILE", required_unless_present_any = ["list", "trace"])]
+    #[arg(short, long, value_name = "NAME|FILE", required_unless_present_any = ["list", "trace", "live"])]
     workload: Option<String>,
 
-    /// The workload as `millrace bench --json` measured it, written into a file
-    #[arg(long, value_name = "FILE", conflicts_with = "workload")]
+    /// The workload of a file: a recording of requests (--record of a server), or what `millrace bench --json` measured
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["workload", "live"])]
     trace: Option<PathBuf>,
 
-    /// The machine: a shipped platform by name, or a file; several times, or `all`: one table of them
-    #[arg(short, long, value_name = "NAME|FILE|all", required_unless_present = "list")]
+    /// The workload of a node that runs, by its admin port; several times: nodes whose rates add up. What is predicted for where it serves stands beside what
+    /// it measures
+    #[arg(long, value_name = "HOST:ADMIN", conflicts_with = "workload")]
+    live: Vec<Port>,
+
+    /// How long nodes are watched; Ctrl-C ends it early
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration_of(1..=86_400))]
+    window: Duration,
+
+    /// Of --live and of a recording: the service whose requests are the workload, where there are several
+    #[arg(long, value_name = "NAME", conflicts_with = "workload")]
+    service: Option<String>,
+
+    /// Write the workload into this file, for -w
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+
+    #[command(flatten)]
+    tls: TlsClientArgs,
+
+    /// The machine: a shipped platform by name, or a file; several times, or `all`: one table of them [default for --live: this-host]
+    #[arg(short, long, value_name = "NAME|FILE|all", required_unless_present_any = ["list", "live"])]
     platform: Vec<String>,
+
+    /// What would this very load do elsewhere: items separated by ;, each machine=NAME|FILE or PART.KEY=VALUE as in --set. Several times: a row each, below
+    /// that of the machine as it is
+    #[arg(long, value_name = "ITEM[;ITEM…]")]
+    what_if: Vec<String>,
 
     /// Another value for a number of the platform or of the workload, with its unit: soc.cores=16, workload.GET.reply=1KiB, price.machine=9000USD;
     /// several times. The answer says what changes by it
@@ -109,15 +142,25 @@ impl Plan {
         if self.list {
             return print(&list()?);
         }
-        let asked = self.workload()?;
-        match &self.platforms()?[..] {
+        let platforms = self.platforms()?;
+        let asked = self.workload(&platforms[0])?;
+        if let Some(file) = &self.output {
+            let text = toml::to_string(&asked.workload)?;
+            std::fs::write(file, text).map_err(|cause| format!("{}: {cause}", file.display()))?;
+        }
+        match &platforms[..] {
+            [one] if !self.what_if.is_empty() => self.on_what_ifs(one, &asked),
             [one] => self.on_one(one, &asked),
+            _ if !self.what_if.is_empty() => {
+                Err("--what-if starts from one machine: give one -p, and others as machine=NAME".into())
+            }
             several => self.on_several(several, &asked),
         }
     }
 
     fn platforms(&self) -> Result<Vec<Platform>, Failure> {
         match &self.platform[..] {
+            [] => Ok(vec![platform("this-host")?]),
             [all] if all == "all" => plannable(),
             names => names.iter().map(|name| platform(name)).collect(),
         }
@@ -142,7 +185,7 @@ impl Plan {
         })?;
         let economy = Economy { years: self.years, kwh: self.kwh };
         let cost = cost(builder, platform, workload, &question, &plan, economy)?;
-        Ok(Answer { plan, cost, what_if: None, measured: None })
+        Ok(Answer { plan, cost, what_if: None, measured: None, live: None })
     }
 
     /// Platform and workload as `--set` has them, and what is another.
@@ -151,14 +194,7 @@ impl Plan {
         platform: &Platform,
         workload: &Workload,
     ) -> Result<(Platform, Workload, Vec<Change>), Refused> {
-        let mut changes = Vec::new();
-        let (mut platform, mut workload) = (platform.clone(), workload.clone());
-        for one in &self.set {
-            let (next, work, change) = what_if::set(one, &platform, &workload)?;
-            (platform, workload) = (next, work);
-            changes.push(change);
-        }
-        Ok((platform, workload, changes))
+        what_if::all(&self.set, platform, workload)
     }
 
     /// The answer, and what is to be said of where it came from and of what was set otherwise.
@@ -181,6 +217,11 @@ impl Plan {
             remarks.extend(measured.beside(&answer.plan));
             answer.measured = Some(measured);
         }
+        if let Some(at_nodes) = &asked.at_nodes {
+            let placed = at_nodes.placed(&changed, &workload, Some(&answer.plan), self.seed)?;
+            remarks.extend(at_nodes.beside(placed, &changed.name));
+            answer.live = Some(serde_json::json!({ "measured": at_nodes, "predicted": placed }));
+        }
         Ok((answer, remarks))
     }
 
@@ -189,6 +230,7 @@ impl Plan {
         if self.json {
             print(&(serde_json::to_string_pretty(&answer.json())? + "\n"))?;
         } else {
+            asked.print_table()?;
             print(&text::plan(&answer, &remarks))?;
             if self.explain {
                 print(&picture::text(&answer.plan.ranking[0]))?;
@@ -198,7 +240,58 @@ impl Plan {
         let mut page = page::page(&answer, &remarks);
         let (platform, workload, _) = self.changed(platform, &asked.workload).map_err(Refused::why)?;
         let shown = [sliders::Shown { platform: &platform, answer: &answer }];
-        self.add_sliders(&mut page, file, &shown, &workload);
+        sliders::add(&mut page, file, &shown, (&self.question(), &workload));
+        page.write(file).map_err(|cause| format!("{}: {cause}", file.display()).into())
+    }
+
+    /// A row of a table.
+    fn machine(&self, name: String, platform: &Platform, workload: &Workload) -> Machine {
+        let outcome = self.answer(platform, workload).and_then(|answer| {
+            let builder = families::builder(platform, workload)?;
+            let curves = match self.report {
+                Some(_) => curves(builder, platform, workload, &self.question(), &answer.plan)?,
+                None => Vec::new(),
+            };
+            Ok((answer, curves))
+        });
+        Machine { name, platform: platform.clone(), outcome: outcome.map_err(|why| why.to_string()) }
+    }
+
+    /// The machine as it is, and as each `--what-if` has it.
+    fn on_what_ifs(&self, own: &Platform, asked: &Asked) -> Result<(), Failure> {
+        let mut rows = vec![(own.name.clone(), self.changed(own, &asked.workload).map_err(Refused::why)?)];
+        for text in &self.what_if {
+            let scenario = what_if::Scenario::parse(text)?;
+            let machine = scenario.machine.as_deref().map_or_else(|| Ok(own.clone()), platform)?;
+            let sets: Vec<String> = self.set.iter().chain(&scenario.sets).cloned().collect();
+            let changed = what_if::all(&sets, &machine, &asked.workload);
+            rows.push((
+                text.trim().to_owned(),
+                changed.map_err(|why| format!("--what-if {text:?}: {}", why.why()))?,
+            ));
+        }
+        let (platform, workload, _) = &rows[0].1;
+        let placed = match &asked.at_nodes {
+            Some(at_nodes) => at_nodes.placed(platform, workload, None, self.seed)?,
+            None => None,
+        };
+        let rows =
+            rows.iter().map(|(name, (platform, workload, _))| self.machine(name.clone(), platform, workload));
+        let rows: Vec<Machine> = rows.collect();
+        let first = asked.at_nodes.as_ref().map(|at_nodes| (at_nodes, placed));
+        let title = &asked.workload.title;
+        if self.json {
+            let mut whole = machines::json(&rows);
+            if let Some((measured, predicted)) = &first {
+                whole["live"] = serde_json::json!({ "measured": measured, "predicted": predicted });
+            }
+            print(&(serde_json::to_string_pretty(&whole)? + "\n"))?;
+        } else {
+            asked.print_table()?;
+            print(&machines::show_what_ifs(title, &rows, first.as_ref(), &asked.remarks))?;
+        }
+        let Some(file) = &self.report else { return Ok(()) };
+        let page = machines::page(title, &rows);
         page.write(file).map_err(|cause| format!("{}: {cause}", file.display()).into())
     }
 
@@ -219,19 +312,7 @@ impl Plan {
                 }
                 Err(Refused::Wrong(why)) => return Err(why.into()),
             };
-            let outcome = self.answer(&changed, &workload).and_then(|answer| {
-                let builder = families::builder(&changed, &workload)?;
-                let curves = match self.report {
-                    Some(_) => curves(builder, &changed, &workload, &self.question(), &answer.plan)?,
-                    None => Vec::new(),
-                };
-                Ok((answer, curves))
-            });
-            machines.push(Machine {
-                name: platform.name.clone(),
-                platform: changed,
-                outcome: outcome.map_err(|why| why.to_string()),
-            });
+            machines.push(self.machine(platform.name.clone(), &changed, &workload));
         }
         if unknown.len() == platforms.len() {
             return Err(unknown.remove(0).into());
@@ -247,13 +328,14 @@ impl Plan {
             print(&(serde_json::to_string_pretty(&machines::json(&machines))? + "\n"))?;
         } else {
             let remarks = asked.remarks.iter().chain(&unknown).map(|remark| format!("  {remark}\n"));
+            asked.print_table()?;
             print(&(machines::show(title, &machines) + &remarks.collect::<String>()))?;
         }
         let Some(file) = &self.report else { return Ok(()) };
         let mut page = machines::page(title, &machines);
         let workload = self.workload_of(platforms, &asked.workload);
         let shown: Vec<sliders::Shown<'_>> = machines.iter().filter_map(Machine::shown).collect();
-        self.add_sliders(&mut page, file, &shown, &workload);
+        sliders::add(&mut page, file, &shown, (&self.question(), &workload));
         page.write(file).map_err(|cause| format!("{}: {cause}", file.display()).into())
     }
 
@@ -263,34 +345,32 @@ impl Plan {
         changed.map_or_else(|| asked.clone(), |(_, workload, _)| workload)
     }
 
-    /// Numbers that the page's reader moves, as its second part; a file of rows or pictures has none.
-    fn add_sliders(&self, page: &mut Report, file: &Path, shown: &[sliders::Shown<'_>], workload: &Workload) {
-        let ending = file.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
-        if ["svg", "csv", "parquet"].contains(&ending) {
-            return;
-        }
-        if let Some(moved) = sliders::moved(shown, &self.question(), workload) {
-            let section = Section { title: "Move the numbers".into(), blocks: vec![Block::Moved(moved)] };
-            page.sections.insert(1, section);
-        }
-    }
-
-    /// The workload, and what is to be said of where it came from.
-    fn workload(&self) -> Result<Asked, Failure> {
-        let plain = |workload| Asked { workload, remarks: Vec::new(), measured: None };
-        if let Some(file) = &self.trace {
-            let name = file.display().to_string();
-            let taken = trace::workload(&read(&name)?, &name)?;
+    /// The workload, and what is to be said of where it came from; `own` is the machine of nodes that are watched, as the model has it.
+    fn workload(&self, own: &Platform) -> Result<Asked, Failure> {
+        if !self.live.is_empty() {
+            self.tls.apply()?;
+            let seen = live::watch(&self.live, self.window, self.json)?;
+            let live::Taken { workload, table, remarks, at_nodes } =
+                live::take(&seen, self.service.as_deref(), own)?;
             return Ok(Asked {
-                workload: taken.workload,
-                remarks: taken.remarks,
-                measured: Some(taken.measured),
+                workload,
+                remarks,
+                measured: None,
+                at_nodes: Some(at_nodes),
+                table: Some(table),
             });
+        }
+        if let Some(file) = &self.trace {
+            let trace::Taken { workload, measured, remarks, table } =
+                trace::of_file(file, self.service.as_deref())?;
+            return Ok(Asked { workload, remarks, measured: Some(measured), at_nodes: None, table });
         }
         let name = self.workload.as_deref().unwrap_or_default();
         match shipped::shipped(name) {
-            Some(workload) => Ok(plain(workload?)),
-            None if std::path::Path::new(name).is_file() => Ok(plain(Workload::parse(&read(name)?, name)?)),
+            Some(workload) => Ok(Asked::plain(workload?)),
+            None if std::path::Path::new(name).is_file() => {
+                Ok(Asked::plain(Workload::parse(&read(name)?, name)?))
+            }
             None => {
                 let known: Vec<_> = shipped::SHIPPED.iter().map(|(name, _)| *name).collect();
                 let known = known.join(", ");
@@ -306,6 +386,21 @@ struct Asked {
     remarks: Vec<String>,
     /// Where it is a trace.
     measured: Option<Measured>,
+    /// Where it is of nodes that run.
+    at_nodes: Option<AtNodes>,
+    /// Method by method, where that was seen.
+    table: Option<String>,
+}
+
+impl Asked {
+    /// One that was written by somebody.
+    fn plain(workload: Workload) -> Asked {
+        Asked { workload, remarks: Vec::new(), measured: None, at_nodes: None, table: None }
+    }
+
+    fn print_table(&self) -> Result<(), Failure> {
+        self.table.as_ref().map_or(Ok(()), |table| print(&format!("{table}\n")))
+    }
 }
 
 /// What is answered for one platform.
@@ -315,6 +410,8 @@ struct Answer {
     /// What `--set` changed.
     what_if: Option<serde_json::Value>,
     measured: Option<Measured>,
+    /// What nodes measured, and what is predicted for their placement.
+    live: Option<serde_json::Value>,
 }
 
 impl Answer {
@@ -327,6 +424,9 @@ impl Answer {
         }
         if let Some(measured) = &self.measured {
             whole["measured"] = serde_json::json!(measured);
+        }
+        if let Some(live) = &self.live {
+            whole["live"] = live.clone();
         }
         whole
     }

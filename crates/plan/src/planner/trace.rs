@@ -1,4 +1,4 @@
-//! A workload from what `millrace bench --json` measured.
+//! A workload from what `millrace bench --json` measured, or from a recording ([`super::recording`]).
 //!
 //! What the file says is taken: shares of operations as they were counted, sizes, number of keys, skew, requests under way, the rate (of an open loop that
 //! which was asked for, of a closed one that which was reached), and latencies, which stand beside the predicted ones. What is not used is said.
@@ -7,6 +7,7 @@
 //! needs the first; an item has 64 B of header and index. Cycles of a host core are the server's processor time per operation, where it was watched and
 //! the processor's name says its clock; that includes the kernel's sockets.
 
+use super::recording;
 use base::Prng;
 use bench::load::mix::OpKind;
 use bench::load::sizes::ValueSizes;
@@ -15,6 +16,9 @@ use model::plan::Plan;
 use model::workload::{Class, Workload};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::Path;
 
 #[derive(Deserialize)]
 struct Trace {
@@ -108,6 +112,32 @@ pub(super) struct Taken {
     pub(super) measured: Measured,
     /// What it rests on, and what of the file is not used.
     pub(super) remarks: Vec<String>,
+    /// Method by method, of a recording.
+    pub(super) table: Option<String>,
+}
+
+/// The workload of a file: of a recording, of one service by name if that is said, or of what bench measured.
+///
+/// # Errors
+/// It cannot be read, or is neither. A sentence with its line.
+pub(super) fn of_file(path: &Path, service: Option<&str>) -> Result<Taken, String> {
+    let name = path.display().to_string();
+    let file = File::open(path).map_err(|cause| format!("{name}: {cause}"))?;
+    let mut from = BufReader::new(file);
+    let head = from.fill_buf().map_err(|cause| format!("{name}: {cause}"))?;
+    // The first line of a recording says so.
+    let first = head.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    if String::from_utf8_lossy(first).contains("\"millrace_recording\"") {
+        return recording::workload(from, &name, service);
+    }
+    if let Some(service) = service {
+        return Err(format!(
+            "{name} is no recording: only those have services, so leave out --service {service}"
+        ));
+    }
+    let mut text = String::new();
+    from.read_to_string(&mut text).map_err(|cause| format!("{name}: {cause}"))?;
+    workload(&text, &name)
 }
 
 impl Measured {
@@ -157,7 +187,7 @@ const DONE: u64 = 8;
 pub(super) fn workload(text: &str, file: &str) -> Result<Taken, String> {
     let trace: Trace = serde_json::from_str(text).map_err(|error| {
         format!(
-            "{file}:{}: {error}; a trace is what `millrace bench --json` prints of one number of keys",
+            "{file}:{}: {error}; a trace is a recording (up --record), or what `millrace bench --json` prints of one number of keys",
             error.line()
         )
     })?;
@@ -208,7 +238,7 @@ pub(super) fn workload(text: &str, file: &str) -> Result<Taken, String> {
     };
     let taken = format!("trace: shares, sizes and {rate}, two dependent accesses an operation, {host}");
     let unused = "not used of the trace: which keys came when, times to live, hits and misses, latencies by kind, the client's processor time";
-    Ok(Taken { workload, measured, remarks: vec![taken, unused.into()] })
+    Ok(Taken { workload, measured, remarks: vec![taken, unused.into()], table: None })
 }
 
 /// Shares of kinds: as counted, or as asked for where nothing was counted.
@@ -296,7 +326,7 @@ mod tests {
 
     #[test]
     fn a_trace_becomes_a_workload() {
-        let Taken { workload, measured, remarks } = workload(TRACE, "run.json").expect("it is right");
+        let Taken { workload, measured, remarks, .. } = workload(TRACE, "run.json").expect("it is right");
         let remark = &remarks[0];
         assert_eq!(measured, Measured { rate: Some(49_000.0), latencies: Some((90e-6, 250e-6)) });
         assert!(

@@ -90,6 +90,73 @@ pub(super) fn set(
     Ok((platform.given(name, new), workload.clone(), change))
 }
 
+/// The same with several numbers changed, one after the other, and what is another.
+pub(super) fn all(
+    texts: &[String],
+    platform: &Platform,
+    workload: &Workload,
+) -> Result<(Platform, Workload, Vec<Change>), Refused> {
+    let mut changes = Vec::new();
+    let (mut platform, mut workload) = (platform.clone(), workload.clone());
+    for text in texts {
+        let (next, work, change) = set(text, &platform, &workload)?;
+        (platform, workload) = (next, work);
+        changes.push(change);
+    }
+    Ok((platform, workload, changes))
+}
+
+/// What `--what-if` says: another machine, numbers of it, or both.
+#[derive(Debug, PartialEq)]
+pub(super) struct Scenario {
+    /// A platform's name or file.
+    pub(super) machine: Option<String>,
+    /// As in `--set`.
+    pub(super) sets: Vec<String>,
+}
+
+impl Scenario {
+    /// Items separated by `;`.
+    ///
+    /// # Errors
+    /// An item is neither `machine=NAME` nor `PART.KEY=VALUE`; a sentence that says what there is.
+    pub(super) fn parse(text: &str) -> Result<Scenario, String> {
+        let mut scenario = Scenario { machine: None, sets: Vec::new() };
+        for item in text.split(';').map(str::trim).filter(|item| !item.is_empty()) {
+            let wrong = |why: &str| {
+                format!(
+                    "--what-if {item:?}: {why}: items are machine=NAME (a platform) and PART.KEY=VALUE, separated by ;"
+                )
+            };
+            let Some((key, value)) = item.split_once('=').map(|(key, value)| (key.trim(), value.trim()))
+            else {
+                return Err(wrong("there is no ="));
+            };
+            if key == "machine" {
+                if value.is_empty() || scenario.machine.replace(value.into()).is_some() {
+                    return Err(wrong("one machine is wanted"));
+                }
+            } else if key.contains('.') {
+                scenario.sets.push(item.into());
+            } else {
+                let known = model::platform::shipped::SHIPPED.iter().map(|(name, _)| *name);
+                let known = known.collect::<Vec<_>>().join(", ");
+                return Err(format!(
+                    "{}; parts such as {key} cannot be put into a machine by themselves; there are machines {known}",
+                    wrong("nothing is called so")
+                ));
+            }
+        }
+        if scenario.machine.is_none() && scenario.sets.is_empty() {
+            return Err(
+                "--what-if says nothing: write for example \"machine=bluefield2-ib\" or \"soc.cores=16\""
+                    .into(),
+            );
+        }
+        Ok(scenario)
+    }
+}
+
 /// The name that may have been meant.
 fn near<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
     nearest(name, known).map_or(String::new(), |near| format!("; is {near} meant?"))
@@ -281,6 +348,23 @@ mod tests {
         let (_, asked, _) = of("workload.rate=5M").expect("it may be given");
         assert_eq!(asked.rate, Some(5e6));
         assert_eq!(of("workload.skew=0.5").expect("it is there").1.skew, 0.5);
+    }
+
+    #[test]
+    fn a_scenario_is_a_machine_and_numbers() {
+        let scenario = Scenario::parse(" machine = connectx6 ; network.latency=1us;; ").expect("it is right");
+        assert_eq!(scenario.machine.as_deref(), Some("connectx6"));
+        assert_eq!(scenario.sets, ["network.latency=1us"]);
+        for (text, why) in [
+            ("nic = bluefield2-ib", "there are machines this-host"),
+            ("machine=a;machine=b", "one machine is wanted"),
+            ("machine=", "one machine is wanted"),
+            ("fast", "there is no ="),
+            (" ; ", "says nothing"),
+        ] {
+            let said = Scenario::parse(text);
+            assert!(said.as_ref().is_err_and(|said| said.contains(why)), "{text}: {said:?}");
+        }
     }
 
     #[test]

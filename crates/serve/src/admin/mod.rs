@@ -9,6 +9,7 @@
 //! | `GET /healthz` | 200 while the server's loops turn; 503, and as JSON which stall, or why it will never serve again |
 //! | `GET /readyz` | 200 while clients are served; 503, and why not: it starts, it drains |
 //! | `PUT /stop` | has the process answer what has come, and end; with the token. Of a process whose shell this is ([`crate::shell`]) |
+//! | `GET /record`, `PUT /record` | of a process that records requests ([`crate::recorder`]): how far that is; what is recorded from now on, with the token |
 //! | `GET /trace`, `/trace.otlp` | spans of sampled requests, where some service leaves them: for Perfetto, for OpenTelemetry |
 //! | `GET /live` | all of this in a browser, as it changes |
 //! | `GET /cluster` | how the members of its cluster are, as `millrace cluster status --json` says it |

@@ -64,7 +64,7 @@ pub struct Inc {
 #[derive(clap::Subcommand, Debug)]
 enum Command {
     Topology(plan::Plan),
-    Run(run::Run),
+    Run(Box<run::Run>),
     #[command(flatten)]
     Ask(ask::Ask),
 }

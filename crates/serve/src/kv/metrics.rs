@@ -34,6 +34,7 @@ crate::families! { "millrace_kv_";
     SHM_SEGMENTS gauge "shm_segments" bytes [] "Segments of shared-memory connections.";
     COMMANDS counter "commands" count ["command"] "Keys asked for, and commands, since the start or `stats reset`.";
     OUTCOMES counter "command_outcomes" count ["command", "outcome"] "Commands by outcome, since the start or `stats reset`.";
+    VALUES counter "value" bytes ["direction"] "Bytes of values: sent (found, and answered with), received (brought by commands that store).";
     ITEMS gauge "items" count [] "Items.";
     ITEM_BYTES gauge "item" bytes [] "Bytes of items.";
     REMOVED counter "items_removed" count ["reason"] "Items that went without being deleted: evicted, expired, flushed.";
@@ -160,6 +161,8 @@ fn add(page: &mut Page, report: &Report) {
     page.add(RESUME, &[], kv.began.seconds);
     durable(page, &kv.durable.clone().unwrap_or_default());
     chain(page, &kv.chain.clone().unwrap_or_default());
+    page.add(VALUES, &["sent"], kv.values.sent);
+    page.add(VALUES, &["received"], kv.values.received);
     commands(page, &kv.commands);
 }
 

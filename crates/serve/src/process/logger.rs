@@ -16,6 +16,7 @@
 
 use super::log_filter::Filter;
 use crate::otlp::OtlpArgs;
+use crate::recorder::RecordArgs;
 use ::log::kv::{self, Key, Value, VisitSource};
 use ::log::{Level, LevelFilter, Log, Metadata, Record};
 use clap::{ArgAction, Args, ValueEnum};
@@ -57,6 +58,10 @@ pub struct LogArgs {
     /// Where metrics and spans are sent.
     #[command(flatten)]
     pub otlp: OtlpArgs,
+
+    /// What is recorded of requests.
+    #[command(flatten)]
+    pub record: RecordArgs,
 }
 
 /// What a line looks like.
@@ -74,6 +79,7 @@ impl LogArgs {
     pub fn start(&self, service: &'static str) {
         install();
         self.otlp.apply();
+        self.record.apply();
         // The first stays: one process is one server.
         let _ = SERVICE.set(service);
         AS_JSON.store(self.log_format == Format::Json, Ordering::Relaxed);

@@ -180,6 +180,7 @@ impl Computer {
             let (own, behind) = rest.split_at(ready.queries.len() * outputs);
             rest = behind;
             add(&counters.rows, ready.queries.rows() as u64);
+            add(&counters.sent, size_of_val(own) as u64);
             let mut stages = ready.stages;
             stages.wait = began.since(ready.at);
             (stages.reduce, stages.mlp) = (spent.reduce, mlp);

@@ -46,6 +46,8 @@ counters! {
     total "total_ns" "Time from the socket to the answer, of requests that were answered with scores";
     queued "queued_ns" "Of this, time spent waiting: to be read, for the engine, and for others to be computed with";
     taken "taken" "Requests that were read";
+    received "received_bytes" "Bytes of requests that edges took";
+    sent "sent_bytes" "Bytes of scores that requests were answered with";
     queries "queries" "Queries of these";
     rows "rows" "Rows of tables that these read, memo rows among them";
     refused "refused" "Requests that were answered with an error, or not taken";

@@ -73,6 +73,7 @@ impl Edge {
         if let Err(full) = self.held.take(&mut hold, input.bytes()) {
             return self.refuse(&reply, &full);
         }
+        add(&self.counters.received, input.bytes() as u64);
         let job = Box::new(Job { arrived: self.clock.now(), input, reply, hold });
         let mut port = self.port.lock().unwrap_or_else(PoisonError::into_inner);
         // A reply says only that its slot is free: answers do not come this way.

@@ -2,7 +2,6 @@
 
 use super::edge::Edge;
 use super::job::{Input, Reply};
-use super::traced::Traced;
 use super::words::put_description;
 use crate::rec::proto::millrace::{DescribeReply, DescribeRequest, RECOMMEND};
 use fabric::monitor::trace::context_of;
@@ -29,7 +28,7 @@ impl Service for Front {
             INFER => {
                 let traced = self.0.trace(PATH, context_of(call.context().metadata()));
                 let body: Box<[u8]> = call.body().into();
-                traced.iter().for_each(Traced::read);
+                traced.iter().for_each(|traced| traced.read(body.len()));
                 let reply = Reply::message(call.defer(), traced);
                 self.0.submit(Input::Message(body), reply, self.0.hold());
                 Ok(())

@@ -163,7 +163,7 @@ impl Reply {
     }
 
     fn formed(responder: Responder, traced: Option<Traced>, form: ReplyForm) -> Reply {
-        let scope = traced.as_ref().map(|traced| traced.scope().clone());
+        let scope = traced.as_ref().and_then(|traced| traced.scope().cloned());
         Reply::of(Caller::Message(responder, traced.map(Box::new), form), scope)
     }
 
@@ -222,7 +222,11 @@ impl Reply {
                 };
                 // Before its client has the answer.
                 let code = if is_encoded { Code::Ok } else { Code::ResourceExhausted };
-                traced.into_iter().for_each(|traced| traced.end(code));
+                let bytes = if is_encoded { tools.encoder.written().len() } else { 0 };
+                traced.into_iter().for_each(|traced| {
+                    traced.replied(bytes);
+                    traced.end(code);
+                });
                 if is_encoded {
                     responder.reply_bytes(tools.encoder.written());
                 } else {

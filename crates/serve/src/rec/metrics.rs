@@ -5,6 +5,7 @@ use super::inference::Inference;
 use super::shelf::Shelf;
 use crate::engine_cores::OnCore;
 use crate::metrics::Page;
+use rec::model::Sparse;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 crate::families! { "millrace_rec_";
@@ -12,9 +13,11 @@ crate::families! { "millrace_rec_";
     TAKEN counter "requests_taken" count [] "Requests that were read.";
     QUERIES counter "queries" count [] "Queries of the requests that were answered.";
     ROWS counter "rows" count [] "Rows of tables that these read, memo rows among them.";
+    MESSAGE_BYTES counter "message" bytes ["direction"] "Bytes: received (requests that were taken, as they came), sent (the scores of those that were answered).";
     BATCHES counter "batches" count [] "Batches that the engine computed.";
     LOADS counter "model_loads" count ["outcome"] "Loads of models after the first: done, failed.";
     GENERATION gauge "model_generation" count ["model", "version"] "Which load of the server's is served, from 1.";
+    MODEL_ROW gauge "model_row" bytes ["model", "version"] "Bytes of a row of a model's tables.";
     MODEL_REQUESTS counter "model_requests" count ["model", "version", "outcome"] "Requests for a model: answered with scores, failed (refused, given up by their callers, or panicked).";
     MODEL_QUERIES counter "model_queries" count ["model", "version"] "Queries of a model that were answered.";
     MODEL_BATCHES counter "model_batches" count ["model", "version"] "Batches of a model that the engine computed.";
@@ -35,6 +38,9 @@ pub fn collect(counters: &Counters, running: Option<(&Shelf, &OnCore<Inference>)
         (BATCHES, &counters.batches),
     ] {
         page.add(family, &[], read(counter));
+    }
+    for (direction, counter) in [("received", &counters.received), ("sent", &counters.sent)] {
+        page.add(MESSAGE_BYTES, &[direction], read(counter));
     }
     for (family, label, counter) in [
         (REQUESTS, "answered", &counters.requests),
@@ -63,6 +69,8 @@ pub fn collect(counters: &Counters, running: Option<(&Shelf, &OnCore<Inference>)
         for model in shelf.all().iter() {
             let (name, version, counted) = (&model.name[..], &model.version[..], &model.counted);
             page.add(GENERATION, &[name, version], model.generation);
+            let row = |table: &Sparse| table.format().row_bytes(table.dim());
+            page.add(MODEL_ROW, &[name, version], model.model().tables().iter().map(row).max().unwrap_or(0));
             page.add(MODEL_QUERIES, &[name, version], read(&counted.queries));
             page.add(MODEL_BATCHES, &[name, version], read(&counted.batches));
             for (outcome, counter) in [("answered", &counted.requests), ("failed", &counted.failed)] {
@@ -96,7 +104,8 @@ mod tests {
         assert!(text.contains("millrace_rec_stage_seconds_total{stage=\"mlp\"} 1.5"), "{text}");
         let samples = text.lines().filter(|line| !line.starts_with('#')).count();
         assert_eq!(samples, counters.all().len());
-        let of_models = [GENERATION, MODEL_REQUESTS, MODEL_QUERIES, MODEL_BATCHES, MODEL_TIME, PASSES];
+        let of_models =
+            [GENERATION, MODEL_ROW, MODEL_REQUESTS, MODEL_QUERIES, MODEL_BATCHES, MODEL_TIME, PASSES];
         let of_models = of_models.map(|family| family.name);
         let missing = FAMILIES.iter().filter(|family| !text.contains(&format!("# TYPE {} ", family.name)));
         assert_eq!(missing.map(|family| family.name).collect::<Vec<_>>(), of_models);

@@ -6,7 +6,7 @@ use crate::metrics::{Buckets, Family, Page};
 use base::Nanos;
 use codec::crossing::Counts;
 use codec::memory::CHUNK;
-use fabric::monitor::{Distribution, Event, Snapshot, Traffic};
+use fabric::monitor::{Distribution, Event, Side, Snapshot, Traffic};
 use fabric::server::AcceleratorFigures;
 use fabric::status::Code;
 use std::collections::BTreeMap;
@@ -21,6 +21,7 @@ crate::families! { "millrace_rpc_";
     ENDED counter "calls_ended" count ["side", "method", "code"] "Calls that are over, by status code.";
     IN_FLIGHT gauge "calls_in_flight" count ["side", "method"] "Calls that are not over.";
     LATENCY histogram "call" seconds ["side", "method"] "From start to end of the calls that were timed (register monitor.sample).";
+    MESSAGE_BYTES counter "message" bytes ["side", "method", "direction"] "Bytes of requests and replies at the server, without headers, of the calls that were timed (register monitor.sample); of calls with streams, of what opened them.";
     STAGE histogram "stage" seconds ["side", "stage"] "Stages of the calls that were timed (register monitor.sample).";
     OPENED counter "connections_opened" count ["side", "transport"] "Connections opened.";
     OPEN gauge "connections" count ["side", "transport"] "Connections open.";
@@ -100,6 +101,10 @@ fn calls(seen: &Snapshot, page: &mut Page) {
         page.add(STARTED, &labels, calls.started);
         page.add(IN_FLIGHT, &labels, calls.in_flight());
         page.add_buckets(LATENCY, &labels, &buckets(&calls.latency));
+        let bytes = if *side == Side::Server { &calls.message_bytes[..] } else { &[] };
+        for (direction, bytes) in DIRECTIONS.iter().zip(bytes.iter().copied()) {
+            page.add(MESSAGE_BYTES, &[side.name(), method, direction], bytes);
+        }
         for (code, count) in Code::ALL.iter().zip(calls.ended) {
             if count > 0 || *code == Code::Ok {
                 page.add(ENDED, &[side.name(), method, &code.to_string()], count);
@@ -130,7 +135,7 @@ mod tests {
     use codec::memory::Occupancy;
     use codec::place::Figures;
     use fabric::link::Transport;
-    use fabric::monitor::{Monitor, Options, Sampling, Side};
+    use fabric::monitor::{Monitor, Options, Sampling};
     use fabric::server::UnitFigures;
 
     /// An accelerator that did something.
@@ -166,6 +171,11 @@ mod tests {
             recorder.ended(stamp, method, code);
         }
         recorder.started(method, 5, &[]);
+        let mut server = monitor.recorder(Side::Server, Sampling { timed: 1, traced: 0 });
+        let stamp = server.started(method, 5, &[]);
+        server.moved(stamp, 0, 30);
+        server.moved(stamp, 700, 0);
+        server.ended(stamp, method, Code::Ok);
         let mut page = Page::default();
         collect(&monitor.snapshot(), &mut page);
         collect_accelerators(&[figures(), figures()], &mut page);
@@ -179,6 +189,8 @@ mod tests {
             r#"connection_frames_total{connection="5",side="client",transport="udp",direction="received"} 2"#,
             r#"connection_frame_bytes_total{connection="5",side="client",transport="udp",direction="sent"} 80"#,
             r#"events_total{side="client",transport="udp",event="retransmit"} 7"#,
+            r#"message_bytes_total{side="server",method="/shop.Cart/Add \"all\"\n",direction="sent"} 700"#,
+            r#"message_bytes_total{side="server",method="/shop.Cart/Add \"all\"\n",direction="received"} 30"#,
             r#"accelerator_crossing_bytes_total{kind="write"} 600"#,
             r#"accelerator_unit_tasks_total{kernel="compress"} 8"#,
             "accelerator_memory_bytes 24576",

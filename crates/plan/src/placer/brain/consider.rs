@@ -9,12 +9,12 @@
 
 use super::super::choice::{Choice, alternatives, refusal};
 use super::super::log::{Compared, Decision, Reason};
-use super::super::observation::{Observation, Service};
 use super::super::options::Policy;
 use super::super::planted::Planted;
 use super::super::predict::{Predict, Prediction};
 use super::super::verdict::{Measured, expected};
 use super::{Brain, Load, OBSERVATIONS_MIN, RATE_MIN, Running, ServiceState, is_moving};
+use crate::observed::{Observation, Service};
 use protocol::planted::Bugs;
 
 /// From this part of the limit on nothing is tried.

@@ -5,10 +5,10 @@
 //! choice that is no better is not worth what is not known of it. What changed its load meanwhile says nothing.
 
 use super::super::log::{Decision, Evaluation, Line, Reason, Verdict};
-use super::super::observation::{Observation, Service};
 use super::super::planted::Planted;
 use super::super::verdict::{Measured, gained};
 use super::{Brain, Load, Running, of};
+use crate::observed::{Observation, Service};
 use protocol::planted::Bugs;
 
 /// Judgements that come to nothing are given up after so many times as long.

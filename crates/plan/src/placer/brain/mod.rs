@@ -30,11 +30,11 @@ use super::budget::Budget;
 use super::choice::Choice;
 use super::correct::Corrections;
 use super::log::{Decision, Line};
-use super::observation::{Figure, Observation, SERVICES_MAX, Service};
 use super::options::{Options, Policy};
 use super::planted::Planted;
 use super::predict::{Predict, Prediction};
 use super::verdict::Measured;
+use crate::observed::{Figure, Observation, SERVICES_MAX, Service};
 use protocol::planted::Bugs;
 use std::collections::BTreeMap;
 

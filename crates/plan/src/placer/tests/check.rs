@@ -2,9 +2,9 @@
 
 use super::super::choice::FULL_UTILISATION;
 use super::super::log::{Decision, Line, Reason};
-use super::super::observation::{Location, Observation};
 use super::super::options::Options;
 use super::world::Answer;
+use crate::observed::{Location, Observation};
 use std::collections::BTreeMap;
 
 pub(super) struct Checker {

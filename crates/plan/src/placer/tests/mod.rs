@@ -11,13 +11,13 @@ mod check;
 mod world;
 
 use super::brain::Brain;
-use super::difference::Difference;
 use super::log::{Line, replay};
-use super::observation::{Figure, Kind, Register, Service};
 use super::options::{Options, Policy};
 use super::planted::Planted;
 use super::predict::Stages;
-use super::reading::Reading;
+use crate::observed::Difference;
+use crate::observed::Reading;
+use crate::observed::{Figure, Kind, Register, Service};
 use check::Checker;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -71,6 +71,7 @@ pub(super) fn service(name: &str, kind: Kind) -> Service {
         stages: BTreeMap::new(),
         cores: BTreeMap::new(),
         together: Figure(1.0),
+        load: crate::observed::Load::default(),
         doubts: Vec::new(),
     }
 }
@@ -248,8 +249,8 @@ proptest! {
             let mut one = service("cache", Kind::Kv);
             (one.rate, one.p99_ns) = (Figure(rate), Some(Figure(time)));
             one.stages.insert("execute".into(), Figure(time));
-            one.cores.insert(super::observation::Location::Edge, Figure(cores));
-            let observation = super::observation::Observation {
+            one.cores.insert(crate::observed::Location::Edge, Figure(cores));
+            let observation = crate::observed::Observation {
                 sequence,
                 at_us: now_us,
                 span_us: u64::from(gap),

@@ -2,8 +2,8 @@
 //! faults, one a look at most.
 
 use super::super::choice::{Choice, Setting};
-use super::super::observation::{Kind, Register};
 use super::registers;
+use crate::observed::{Kind, Register};
 use base::Prng;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

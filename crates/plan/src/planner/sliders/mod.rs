@@ -12,14 +12,15 @@
 
 use super::Answer;
 use crate::parallel;
-use bench::report::Moved;
 use bench::report::format::{digits, short};
 use bench::report::html::escape;
+use bench::report::{Block, Moved, Report, Section};
 use model::Platform;
 use model::plan::curve::{OverLoad, over_load};
 use model::plan::{PlanError, Question, families};
 use model::workload::Workload;
 use serde_json::{Value, json};
+use std::path::Path;
 
 /// Loads of the chart.
 const LOADS: usize = 18;
@@ -218,8 +219,20 @@ fn differ(a: &OverLoad, b: &OverLoad) -> bool {
     far(a.most, b.most) || both.into_iter().any(|(a, b)| far(a.p99, b.p99))
 }
 
+/// Puts the sliders into a page, as its second part; a file of rows or pictures has none.
+pub(super) fn add(page: &mut Report, file: &Path, shown: &[Shown<'_>], asked: (&Question, &Workload)) {
+    let ending = file.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+    if ["svg", "csv", "parquet"].contains(&ending) {
+        return;
+    }
+    if let Some(moved) = moved(shown, asked.0, asked.1) {
+        let section = Section { title: "Move the numbers".into(), blocks: vec![Block::Moved(moved)] };
+        page.sections.insert(1, section);
+    }
+}
+
 /// The part of the page; `None` where no machine serves anything.
-pub(super) fn moved(shown: &[Shown<'_>], question: &Question, workload: &Workload) -> Option<Moved> {
+fn moved(shown: &[Shown<'_>], question: &Question, workload: &Workload) -> Option<Moved> {
     let loads = loads(shown);
     let mut common = of_workload(workload);
     common.retain(|slider| matters(shown, question, workload, slider, &loads));

@@ -7,8 +7,8 @@ fn shown(arguments: &[&str]) -> (Value, Command) {
     let command = Command::augment_args(clap::Command::new("plan"));
     let matches = command.try_get_matches_from([&["plan"], arguments].concat()).expect("they are right");
     let command = Command::from_arg_matches(&matches).expect("they are right");
-    let workload = command.workload().expect("it is shipped").workload;
     let platforms = command.platforms().expect("they are shipped");
+    let workload = command.workload(&platforms[0]).expect("it is shipped").workload;
     let answers: Vec<Answer> =
         platforms.iter().map(|of| command.answer(of, &workload).expect("it is answered")).collect();
     let shown: Vec<Shown<'_>> =
@@ -34,7 +34,7 @@ fn a_slider_says_what_set_says() {
     let (data, command) = shown(&arguments);
     let machine = &data["machines"][0];
     let platform = &command.platforms().expect("it is shipped")[0];
-    let workload = command.workload().expect("it is shipped").workload;
+    let workload = command.workload(platform).expect("it is shipped").workload;
     let near = |said: &Value, most: f64| (said.as_f64().expect("a number") / most - 1.0).abs() < 1e-3;
     let most = |platform: &Platform, workload: &Workload| {
         let plan = command.answer(platform, workload).expect("it is answered").plan;

@@ -198,12 +198,12 @@ impl Edge {
             connection.late.pop_front();
         }
         debug_assert!(rest.is_empty(), "a reply was kept for each that waited");
-        self.traces.wrote_late(id, replies.len(), begun, connection.broken);
+        self.traces.wrote_late(id, Some(&replies), begun, connection.broken);
     }
 
     /// A connection is gone that replies wait for.
     pub(super) fn forget_late(&mut self, id: u32, generation: u32) {
-        self.traces.wrote_late(id, usize::MAX, self.clock.now(), true);
+        self.traces.wrote_late(id, None, self.clock.now(), true);
         if let Some(post) = &self.shared.post {
             post.gone(Origin::new(self.number, id, generation));
         }

@@ -276,3 +276,49 @@ fn one_request_of_so_many_leaves_spans() {
         assert!(parts.windows(2).all(|pair| pair[0].end <= pair[1].begin), "{parts:?}");
     }
 }
+
+/// Of a key that is recorded every request is, with the bytes of each, however it came, and whether or not it leaves spans; of another none.
+#[test]
+fn a_key_is_recorded_with_all_its_requests_or_with_none() {
+    use std::collections::HashMap;
+    let mut rig = Rig::with(100);
+    let tracer = Tracer::default().of("cache");
+    let recording = tracer.recording();
+    rig.edge.traces = Traces::new(tracer.clone());
+    let mut one = rig.connect();
+    recording.set(4);
+    rig.shared.registers.set_live("trace.sample", "3").expect("live");
+    let mut taken = Vec::new();
+    let mut requests: HashMap<u64, Vec<(String, u64, u64)>> = HashMap::new();
+    for key in 10..60 {
+        one.send(format!(
+            "get k{key}\r\nset k{key} 0 0 3\r\nabc\r\ndelete k{key} noreply\r\nget k{key} nokey{key}\r\nmn\r\n"
+        ));
+        rig.step_until(|_| one.has_heard("MN\r\n"));
+        one.heard.clear();
+        recording.take(&mut taken);
+        assert!(taken.len() <= 5, "what was taken is taken once: {taken:?}");
+        for request in &taken {
+            let own = (request.method.to_string(), request.request, request.reply);
+            requests.entry(request.key.expect("each has one")).or_default().push(own);
+        }
+    }
+    // The value of one byte, what stores three, what wants no reply, a part of a line with two keys, and the other part of it.
+    let all = [("get", 9, 23), ("set", 20, 8), ("delete", 20, 0), ("get", 8, 0)];
+    let whole = requests.values().filter(|seen| seen.len() == all.len());
+    for seen in whole.clone() {
+        let seen: Vec<_> = seen.iter().map(|(name, request, reply)| (&**name, *request, *reply)).collect();
+        assert_eq!(seen, all);
+    }
+    // A key that is not there is asked for once, and is a key of its own.
+    let lone = requests.values().filter(|seen| seen.len() == 1);
+    assert_eq!(whole.clone().count() + lone.count(), requests.len(), "{requests:?}");
+    assert!((3..=25).contains(&whole.count()), "{requests:?}");
+    let counts = recording.take(&mut taken);
+    assert!(counts.seen.iter().all(|(service, seen)| &**service == "cache" && *seen >= 50 * 6), "{counts:?}");
+    recording.set(0);
+    one.send("get k1\r\n".repeat(50) + "mn\r\n");
+    rig.step_until(|_| one.has_heard("MN\r\n"));
+    recording.take(&mut taken);
+    assert!(taken.is_empty(), "{taken:?}");
+}

@@ -1,11 +1,13 @@
 //! A turn: what runnable connections ask is submitted, executed and answered.
 
 use super::home::NOBODY;
+use super::traced::Coming;
 use super::{Edge, Owed, live, verbose, watch};
 use crate::kv::connection::Parsed;
 use crate::kv::registers::Id;
 use crate::kv::service::{Late, Listing, Origin, Reply, Request, cost_of_bytes};
 use base::Nanos;
+use base::trace::Place;
 use engine::StageRun;
 use protocol::memcache::Command;
 use protocol::memcache::watch::Streams;
@@ -163,8 +165,13 @@ impl Edge {
             }
             let request = Request::new(command, origin, &self.hasher);
             cost += request.cost();
-            if self.traces.hit() {
-                self.traces.submit(&mut self.port, request, (id, connection.number()), self.now);
+            let hit = self.traces.look(&request);
+            if hit.is_any() {
+                let place = if self.shared.is_dedicated() { Place::Engine } else { Place::Edge };
+                let bytes = input.len().saturating_sub(connection.visible().len());
+                let (connection, woken) = ((id, connection.number()), self.now);
+                let coming = Coming { hit, connection, bytes, woken, place };
+                self.traces.submit(&mut self.port, request, &coming);
             } else {
                 let refused = self.port.submit(self.now, request).is_err();
                 assert!(!refused, "the ring has room for {limit} requests");
@@ -189,6 +196,7 @@ impl Edge {
             self.owed.push_back(Owed::new(id, requests, false));
         }
         self.shared.net.requests.add(submitted as u64);
+        self.traces.saw(submitted);
         cost
     }
 
@@ -243,7 +251,7 @@ impl Edge {
         while let Some(reply) = self.port.poll() {
             waited.add(now.since(reply.at), |span, n| self.shared.on_core.stages.replied(span, n));
             taken += 1;
-            self.traces.took();
+            self.traces.took(&reply.body);
             self.gather(reply.body);
             let owed = self.owed.front_mut().expect("a reply belongs to a request in flight");
             owed.requests -= 1;

@@ -31,6 +31,7 @@ impl Commands {
             None => self.counters.get_misses += 1,
             Some(hit) => {
                 self.counters.get_hits += 1;
+                self.values.sent += hit.value().len() as u64;
                 let version = get.with_cas.then(|| hit.version());
                 let value = hit.value();
                 if value.len() <= INLINE_VALUE {
@@ -69,6 +70,7 @@ impl Commands {
         };
         let outcome = self.store.set(self.now, self.key(store.key, hash), store.value, &how);
         self.counters.cmd_set += 1;
+        self.values.received += store.value.len() as u64;
         self.counters.count_set(&outcome, is_cas);
         let mut reply = emit::Reply::new(&mut room);
         if !store.noreply {

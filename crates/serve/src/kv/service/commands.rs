@@ -27,6 +27,7 @@ pub struct Commands {
     pub(super) store: Store,
     pub(super) began: warm::Began,
     pub(super) counters: stats::Counters,
+    pub(super) values: stats::ValueBytes,
     pub(super) registers: Arc<Registers>,
     pub(super) net: Arc<NetCounters>,
     pub(super) config: Arc<Config>,
@@ -95,6 +96,7 @@ impl Commands {
             store,
             began,
             counters: stats::Counters::default(),
+            values: stats::ValueBytes::default(),
             registers: config.registers.clone(),
             net,
             config: Arc::new(config.clone()),
@@ -149,7 +151,7 @@ impl Commands {
     /// What the store and the commands count.
     pub fn report(&mut self) -> KvReport {
         let durable = self.durable.as_ref().map(|durable| durable.report());
-        KvReport { durable, ..stats::report(&self.counters, &self.store, self.began) }
+        KvReport { durable, ..stats::report((&self.counters, self.values), &self.store, self.began) }
     }
 
     #[inline]

@@ -49,6 +49,7 @@ impl Commands {
                 self.counters.get_hits += gets;
                 let shown = shown(&hit, now);
                 let value = hit.value();
+                self.values.sent += if wants_value { value.len() as u64 } else { 0 };
                 if wants_value && value.len() > INLINE_VALUE {
                     reply.meta_hit_head(&get.meta, &shown, value.len());
                     detached = Some((reply.len(), share(&hit)));
@@ -86,6 +87,7 @@ impl Commands {
         };
         let outcome = self.store.set(self.now, key, set.value, &how);
         self.counters.cmd_set += 1;
+        self.values.received += set.value.len() as u64;
         self.counters.count_set(&outcome, how.compare.is_some());
         let mut reply = emit::Reply::to(&mut room, set.meta.asked());
         let (stored, size) = match outcome {

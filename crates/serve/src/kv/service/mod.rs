@@ -163,6 +163,12 @@ impl Request {
         }
     }
 
+    /// The hash of its key; 0 where it has none.
+    #[inline(always)]
+    pub fn key_hash(&self) -> u64 {
+        self.hash
+    }
+
     /// Whose it is.
     pub fn origin(&self) -> Origin {
         self.origin

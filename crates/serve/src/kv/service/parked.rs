@@ -87,7 +87,12 @@ impl LateReply {
 
     /// What it takes until it has left.
     fn kept_bytes(&self) -> usize {
-        OVERHEAD + self.bytes.len() + self.value.as_ref().map_or(0, |value| value.body.len())
+        OVERHEAD + self.size()
+    }
+
+    /// How many bytes it has.
+    pub fn size(&self) -> usize {
+        self.bytes.len() + self.value.as_ref().map_or(0, |value| value.body.len())
     }
 
     /// All of its bytes.

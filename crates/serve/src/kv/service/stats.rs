@@ -39,6 +39,15 @@ command_counters! { counters:
     store_no_memory
 }
 
+/// Bytes of values since the start, over all commands.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct ValueBytes {
+    /// Of items that were found, sent to clients.
+    pub sent: u64,
+    /// Brought by clients to be stored, whether they were or not.
+    pub received: u64,
+}
+
 /// What was counted when clients last reset the statistics; metrics go on.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Reset {
@@ -94,6 +103,8 @@ impl Counters {
 pub struct KvReport {
     /// Commands by outcome.
     pub commands: Counters,
+    /// Bytes of values that they sent and brought.
+    pub values: ValueBytes,
     /// The store.
     pub store: StoreReport,
     /// How its memory began.
@@ -192,10 +203,11 @@ pub struct StoreReport {
     pub index_pages: String,
 }
 
-pub(super) fn report(commands: &Counters, store: &Store, began: Began) -> KvReport {
+pub(super) fn report((commands, values): (&Counters, ValueBytes), store: &Store, began: Began) -> KvReport {
     let s = store.stats();
     KvReport {
         commands: *commands,
+        values,
         began,
         home: None,
         durable: None,

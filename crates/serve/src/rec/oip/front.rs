@@ -8,7 +8,6 @@ use crate::rec::job::{Input, Reply};
 use crate::rec::preprocess::any_if_empty;
 use crate::rec::registers::Registers;
 use crate::rec::shelf::{LoadError, Model, Shelf};
-use crate::rec::traced::Traced;
 use codec::decode::Decoder;
 use codec::memory::{Arena, OutOfMemory};
 use codec::typed::Message;
@@ -111,7 +110,7 @@ impl Front {
     fn infer(&self, call: &mut Incoming<'_>) {
         let traced = self.edge.trace(PATH, context_of(call.context().metadata()));
         let body: Box<[u8]> = call.body().into();
-        traced.iter().for_each(Traced::read);
+        traced.iter().for_each(|traced| traced.read(body.len()));
         let reply = Reply::inference(call.defer(), traced);
         self.edge.submit(Input::Inference(body), reply, self.edge.hold());
     }

@@ -292,9 +292,9 @@ impl Http {
         let Some(traced) = self.edge.trace("infer", caller) else {
             return self.infer_in(model, version, headers, body, None).await;
         };
-        let own = traced.scope().context().emit();
+        let own = traced.scope().and_then(|scope| scope.context().emit().parse().ok());
         let mut answer = self.infer_in(model, version, headers, body, Some(&traced)).await;
-        if let (Ok(response), Ok(own)) = (&mut answer, own.parse()) {
+        if let (Ok(response), Some(own)) = (&mut answer, own) {
             response.headers_mut().insert(TRACEPARENT, own);
         }
         traced.end(answer.as_ref().map_or_else(|why| why.status().code(), |_| Code::Ok));
@@ -336,14 +336,15 @@ impl Http {
             Refusal::Busy("rec.in_flight requests over HTTP")
         })?;
         let (answer, answered) = oneshot::channel();
-        let scope = traced.map(|traced| traced.scope().clone());
-        traced.into_iter().for_each(Traced::read);
+        let scope = traced.and_then(|traced| traced.scope().cloned());
+        traced.into_iter().for_each(|traced| traced.read(body.len()));
         self.edge.submit(Input::Http { body, header, model, version }, Reply::http(answer, scope), hold);
         let scored = answered.await.map_err(|_| Refusal::Internal("the request was dropped"))??;
         let Some(traced) = traced else { return Ok(reply::scored(&scored, takes_gzip)) };
         let (clock, begun) = (Clock::shared(), Clock::shared().now());
         let response = reply::scored(&scored, takes_gzip);
-        part(Some(traced.scope()), "answer", Place::Edge, begun, clock.now());
+        traced.replied(size_of_val(&*scored.scores));
+        part(traced.scope(), "answer", Place::Edge, begun, clock.now());
         Ok(response)
     }
 }

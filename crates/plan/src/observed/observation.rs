@@ -3,6 +3,7 @@
 //! A node may say anything: numbers are taken as they come ([`Figure`]), and [`Service::fault`] and [`Observation::fault`] say what is wrong with them.
 //! Only what has no fault is gone by.
 
+use super::load::Load;
 use serde::de::{Error as _, Unexpected};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::BTreeMap;
@@ -145,6 +146,9 @@ pub struct Service {
     pub cores: BTreeMap<Location, Figure>,
     /// Requests of it that are executed together on average.
     pub together: Figure,
+    /// What it is asked, method by method. Not in logs: nothing is decided by it.
+    #[serde(skip)]
+    pub load: Load,
     /// What could not be read of it, in words.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub doubts: Vec<String>,
@@ -235,6 +239,9 @@ impl Service {
         }
         for (place, cores) in &self.cores {
             check(&format!("the cores of {place}"), *cores, CORES_MAX)?;
+        }
+        for (what, figure, most) in self.load.figures() {
+            check(&what, figure, most)?;
         }
         for register in &self.registers {
             let [low, high] = register.range;

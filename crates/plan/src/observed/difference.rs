@@ -11,6 +11,7 @@
 //! | p50, p99 of `rec` | the server knows the mean alone; stays are taken for exponential |
 //! | cores of a service | processor time of threads by their names; of an engine core that several use, what `rec` counts, and the rest by requests |
 
+use super::load::{Load, load};
 use super::observation::{Figure, Kind, Location, Observation, Register, Service};
 use super::reading::{Histogram, Reading, ServiceReading};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -22,7 +23,7 @@ const TIMED_MIN: f64 = 40.0;
 
 /// Readings of a node, the last ones.
 #[derive(Debug, Default)]
-pub(super) struct Difference {
+pub(crate) struct Difference {
     readings: VecDeque<Reading>,
     sequence: u64,
     /// Services whose last reading was doubtful, so that nothing can be said since it.
@@ -31,7 +32,7 @@ pub(super) struct Difference {
 
 impl Difference {
     /// The observation that a reading completes; none if it is the first of a process. `cores` are the node's.
-    pub(super) fn add(&mut self, reading: Reading, cores: f64) -> Option<Observation> {
+    pub(crate) fn add(&mut self, reading: Reading, cores: f64) -> Option<Observation> {
         if self.readings.back().is_some_and(|last| last.started.total_cmp(&reading.started).is_ne()) {
             self.readings.clear();
         }
@@ -77,35 +78,24 @@ impl Difference {
     }
 
     /// The next reading is the first again.
-    pub(super) fn forget(&mut self) {
+    pub(crate) fn forget(&mut self) {
         self.readings.clear();
     }
 
     fn service(&self, now: &ServiceReading, last: &Reading, reading: &Reading, span_us: u64) -> Service {
         let mut doubts = Vec::new();
-        let nothing = ServiceReading {
-            counters: BTreeMap::new(),
-            stages: BTreeMap::new(),
-            stays: None,
-            methods: BTreeMap::new(),
-            ..now.clone()
-        };
+        let nothing = now.nothing();
         let before = |of: &Reading| of.services.iter().find(|one| one.name == now.name).cloned();
         let then = before(last).unwrap_or_else(|| {
             doubts.push(format!("service {:?} was not there before", now.name));
             nothing.clone()
         });
-        let mut more = BTreeMap::new();
-        for (name, count) in &now.counters {
-            let earlier = then.counters.get(name).copied().unwrap_or(0.0);
-            more.insert(*name, since(name, earlier, *count, &mut doubts));
-        }
-        let count = |name: &str| more.get(name).copied().unwrap_or(0.0);
-        let requests = count("requests");
-        let per_request = |sum: f64| if requests > 0.0 { sum / requests } else { 0.0 };
+        let mut since = Since::new(now, &then, span_us, doubts);
         let oldest = self.readings.front().and_then(before).unwrap_or(nothing);
-        let stages = stages(now, &then, &more, &mut doubts);
+        let stages = stages(&mut since);
         let [p50_ns, p99_ns] = percentiles(now, &oldest, &stages);
+        let load = Load { resident: reading.resident.map(Figure), ..load(&mut since) };
+        let count = |name: &str| since.count(name);
         let refused = match now.kind {
             Kind::Kv => count("expired") + count("values_refused"),
             Kind::Rpc => count("ended") - count("ended_well"),
@@ -120,19 +110,72 @@ impl Difference {
             name: now.name.clone(),
             kind: now.kind,
             registers: now.registers.clone(),
-            rate: Figure(rate(requests, span_us)),
-            refused: Figure(rate(refused, span_us)),
-            request_bytes: Figure(per_request(count("received"))),
-            reply_bytes: Figure(per_request(count("sent"))),
+            rate: since.rate(count("requests")),
+            refused: since.rate(refused),
+            request_bytes: per(count("received"), count("requests")),
+            reply_bytes: per(count("sent"), count("requests")),
             methods: shares(now, &then),
             p50_ns,
             p99_ns,
             stages,
             cores: cores(now, last, reading, span_us),
             together: Figure(if together.1 > 0.0 { together.0 / together.1 } else { 1.0 }),
-            doubts,
+            load,
+            doubts: since.doubts,
         }
     }
+}
+
+/// A service between two readings.
+pub(super) struct Since<'a> {
+    pub(super) now: &'a ServiceReading,
+    pub(super) then: &'a ServiceReading,
+    pub(super) span_us: u64,
+    /// What is wrong with it.
+    pub(super) doubts: Vec<String>,
+    more: BTreeMap<&'static str, f64>,
+}
+
+impl Since<'_> {
+    fn new<'a>(
+        now: &'a ServiceReading,
+        then: &'a ServiceReading,
+        span_us: u64,
+        doubts: Vec<String>,
+    ) -> Since<'a> {
+        let mut since = Since { now, then, span_us, doubts, more: BTreeMap::new() };
+        for (name, count) in &now.counters {
+            let earlier = then.counters.get(name).copied().unwrap_or(0.0);
+            let more = since.rise(name, earlier, *count);
+            since.more.insert(*name, more);
+        }
+        since
+    }
+
+    /// How much a counter rose; what is wrong with it is a doubt.
+    pub(super) fn rise(&mut self, name: &str, then: f64, now: f64) -> f64 {
+        let more = now - then;
+        if !(now.is_finite() && more >= 0.0) {
+            self.doubts.push(format!("counter {name} went from {then} to {now}"));
+            return 0.0;
+        }
+        more
+    }
+
+    /// How much a counter of ours rose.
+    pub(super) fn count(&self, name: &str) -> f64 {
+        self.more.get(name).copied().unwrap_or(0.0)
+    }
+
+    /// So many of them, a second.
+    pub(super) fn rate(&self, count: f64) -> Figure {
+        Figure(rate(count, self.span_us))
+    }
+}
+
+/// A mean; 0 of nothing.
+pub(super) fn per(sum: f64, count: f64) -> Figure {
+    Figure(if count > 0.0 { sum / count } else { 0.0 })
 }
 
 fn registers(reading: &Reading) -> impl Iterator<Item = &[Register]> {
@@ -143,43 +186,28 @@ fn rate(count: f64, span_us: u64) -> f64 {
     if span_us == 0 { f64::NAN } else { count * 1e6 / span_us as f64 }
 }
 
-/// How much a counter rose; what is wrong with it is a doubt.
-fn since(name: &str, then: f64, now: f64, doubts: &mut Vec<String>) -> f64 {
-    let more = now - then;
-    if !(now.is_finite() && more >= 0.0) {
-        doubts.push(format!("counter {name} went from {then} to {now}"));
-        return 0.0;
-    }
-    more
-}
-
 fn shares(now: &ServiceReading, then: &ServiceReading) -> BTreeMap<String, Figure> {
-    let earlier = |name: &str| then.methods.get(name).copied().unwrap_or(0.0);
-    let more = now.methods.iter().map(|(name, count)| (name.clone(), (count - earlier(name)).max(0.0)));
+    let earlier = |name: &str| then.methods.get(name).map_or(0.0, |method| method.count);
+    let more = now.methods.iter().map(|(name, now)| (name.clone(), (now.count - earlier(name)).max(0.0)));
     let more: Vec<(String, f64)> = more.filter(|(_, count)| *count > 0.0).collect();
     let all: f64 = more.iter().map(|(_, count)| count).sum();
     more.into_iter().map(|(name, count)| (name, Figure(count / all))).collect()
 }
 
 /// Mean times of stages, in nanoseconds.
-fn stages(
-    now: &ServiceReading,
-    then: &ServiceReading,
-    more: &BTreeMap<&'static str, f64>,
-    doubts: &mut Vec<String>,
-) -> BTreeMap<String, Figure> {
-    let mean = |count: f64, seconds: f64| Figure(if count > 0.0 { seconds * 1e9 / count } else { 0.0 });
+fn stages(since: &mut Since<'_>) -> BTreeMap<String, Figure> {
+    let mean = |count: f64, seconds: f64| per(seconds * 1e9, count);
+    let (now, then) = (since.now, since.then);
     if now.kind == Kind::Rec {
-        let count = |name: &str| more.get(name).copied().unwrap_or(0.0);
         return ["preprocess", "engine", "all", "waiting"]
-            .map(|stage| (stage.to_owned(), mean(count("answered"), count(stage))))
+            .map(|stage| (stage.to_owned(), mean(since.count("answered"), since.count(stage))))
             .into();
     }
     let empty = Histogram::default();
     let of = |(stage, now): (&&'static str, &Histogram)| {
         let then = then.stages.get(stage).unwrap_or(&empty);
-        let count = since(stage, then.count, now.count, doubts);
-        (stage.to_string(), mean(count, since(stage, then.seconds, now.seconds, doubts)))
+        let count = since.rise(stage, then.count, now.count);
+        (stage.to_string(), mean(count, since.rise(stage, then.seconds, now.seconds)))
     };
     now.stages.iter().map(of).collect()
 }
@@ -193,14 +221,14 @@ fn percentiles(
     match now.kind {
         Kind::Rpc => {
             let of = |part| {
-                let seconds = quantile(now.stays.as_ref()?, oldest.stays.as_ref(), part)?;
+                let seconds = Histogram::quantile(now.stays.as_ref()?, oldest.stays.as_ref(), part)?;
                 Some(Figure(seconds * 1e9))
             };
             [of(0.5), of(0.99)]
         }
         Kind::Kv => {
             let of = |stage: &str, part| {
-                Some(quantile(now.stages.get(stage)?, oldest.stages.get(stage), part)? * 1e9)
+                Some(Histogram::quantile(now.stages.get(stage)?, oldest.stages.get(stage), part)? * 1e9)
             };
             let names = || now.stages.keys();
             let p50 = names().map(|stage| of(stage, 0.5)).sum::<Option<f64>>();
@@ -218,33 +246,35 @@ fn percentiles(
     }
 }
 
-/// The quantile of what was added to a histogram, in seconds: between the ends of its bucket by their logarithms.
-fn quantile(now: &Histogram, then: Option<&Histogram>, part: f64) -> Option<f64> {
-    let earlier = |end: f64| {
-        let found =
-            then.and_then(|then| then.buckets.iter().find(|(other, _)| other.total_cmp(&end).is_eq()));
-        found.map_or(0.0, |(_, count)| *count)
-    };
-    let counts: Vec<(f64, f64)> =
-        now.buckets.iter().map(|(end, count)| (*end, (count - earlier(*end)).max(0.0))).collect();
-    let all = counts.last().map(|(_, count)| *count)?;
-    if !(TIMED_MIN..1e18).contains(&all) {
-        return None;
-    }
-    let (wanted, mut below) = (all * part, (0.0, 0.0));
-    for (end, count) in counts {
-        if count >= wanted {
-            let (from, counted) = below;
-            let within = if count > counted { (wanted - counted) / (count - counted) } else { 1.0 };
-            return Some(match (from > 0.0, end.is_finite()) {
-                (true, true) => from * f64::powf(end / from, within),
-                (false, true) => end * within,
-                (_, false) => from,
-            });
+impl Histogram {
+    /// The quantile of what was added to a histogram, in seconds: between the ends of its bucket by their logarithms.
+    pub(super) fn quantile(now: &Histogram, then: Option<&Histogram>, part: f64) -> Option<f64> {
+        let earlier = |end: f64| {
+            let found =
+                then.and_then(|then| then.buckets.iter().find(|(other, _)| other.total_cmp(&end).is_eq()));
+            found.map_or(0.0, |(_, count)| *count)
+        };
+        let counts: Vec<(f64, f64)> =
+            now.buckets.iter().map(|(end, count)| (*end, (count - earlier(*end)).max(0.0))).collect();
+        let all = counts.last().map(|(_, count)| *count)?;
+        if !(TIMED_MIN..1e18).contains(&all) {
+            return None;
         }
-        below = (end, count);
+        let (wanted, mut below) = (all * part, (0.0, 0.0));
+        for (end, count) in counts {
+            if count >= wanted {
+                let (from, counted) = below;
+                let within = if count > counted { (wanted - counted) / (count - counted) } else { 1.0 };
+                return Some(match (from > 0.0, end.is_finite()) {
+                    (true, true) => from * f64::powf(end / from, within),
+                    (false, true) => end * within,
+                    (_, false) => from,
+                });
+            }
+            below = (end, count);
+        }
+        None
     }
-    None
 }
 
 /// How busy engine cores were.

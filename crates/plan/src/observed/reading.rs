@@ -24,7 +24,7 @@ const KINDS: [(Kind, &str); 3] =
 
 /// A histogram as it stands.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Histogram {
+pub(crate) struct Histogram {
     pub count: f64,
     pub seconds: f64,
     /// Upper ends in seconds, and how many were not longer.
@@ -33,7 +33,7 @@ pub(super) struct Histogram {
 
 /// A service's counters as they stand.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct ServiceReading {
+pub(crate) struct ServiceReading {
     pub name: String,
     pub kind: Kind,
     pub registers: Vec<Register>,
@@ -42,12 +42,36 @@ pub(super) struct ServiceReading {
     pub stages: BTreeMap<&'static str, Histogram>,
     /// Whole stays of requests, where the node has them as a histogram.
     pub stays: Option<Histogram>,
-    pub methods: BTreeMap<String, f64>,
+    pub methods: BTreeMap<String, MethodReading>,
+    /// Of a key-value server: bytes of values that it sent and received, where it counts them.
+    pub values: Option<(f64, f64)>,
+    /// … items, and the bytes of all of them.
+    pub items: Option<(f64, f64)>,
+    /// Connections open, by transport.
+    pub connections: BTreeMap<String, f64>,
+    /// Requests that are not answered yet.
+    pub under_way: Option<f64>,
+    /// Bytes of a row of its tables.
+    pub row_bytes: Option<f64>,
+}
+
+/// A method's counters as they stand.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct MethodReading {
+    pub count: f64,
+    pub hits: f64,
+    pub misses: f64,
+    /// Whether the sizes of those that were timed are counted.
+    pub is_sized: bool,
+    pub request_bytes: f64,
+    pub reply_bytes: f64,
+    /// Of those that were timed.
+    pub stays: Histogram,
 }
 
 /// A node as it stands.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Reading {
+pub(crate) struct Reading {
     /// When it was asked, in microseconds.
     pub at_us: u64,
     /// When the process began, by its own clock.
@@ -57,6 +81,8 @@ pub(super) struct Reading {
     /// The same by threads of one name.
     pub threads: BTreeMap<String, f64>,
     pub services: Vec<ServiceReading>,
+    /// Bytes of the process that are in RAM.
+    pub resident: Option<f64>,
 }
 
 /// A register as an admin port says it.
@@ -75,7 +101,7 @@ impl Reading {
     ///
     /// # Errors
     /// It is not what an admin port of millrace answers.
-    pub(super) fn of(at_us: u64, metrics: &str, registers: &str) -> Result<Reading, String> {
+    pub(crate) fn of(at_us: u64, metrics: &str, registers: &str) -> Result<Reading, String> {
         let rows: Vec<Row> = serde_json::from_str(registers)
             .map_err(|error| format!("/registers is no list of registers: {error}"))?;
         let one = |family| sum(metrics, family, &[]);
@@ -94,6 +120,12 @@ impl Reading {
             stays: (kind == Kind::Rpc)
                 .then(|| histogram(metrics, "millrace_rpc_call_seconds", &name, &SERVER)),
             methods: methods(metrics, &name, kind),
+            values: (kind == Kind::Kv).then(|| values(metrics, &name)).flatten(),
+            items: (kind == Kind::Kv).then(|| items(metrics, &name)).flatten(),
+            connections: connections(metrics, &name, kind),
+            under_way: sum(metrics, "millrace_rpc_calls_in_flight", &labels(&name, &SERVER))
+                .filter(|_| kind == Kind::Rpc),
+            row_bytes: row_bytes(metrics, &name).filter(|_| kind == Kind::Rec),
             name,
             kind,
             registers,
@@ -104,6 +136,7 @@ impl Reading {
             cpu,
             threads: threads.take(THREADS_MAX).collect(),
             services: services.collect(),
+            resident: one("process_resident_memory_bytes"),
         })
     }
 }
@@ -168,6 +201,7 @@ const OF_REC: &[Asked] = &[
     ("expired", "millrace_rec_requests_total", &[("outcome", "expired")]),
     ("panicked", "millrace_rec_requests_total", &[("outcome", "panicked")]),
     ("queries", "millrace_rec_queries_total", &[]),
+    ("rows", "millrace_rec_rows_total", &[]),
     ("batches", "millrace_rec_batches_total", &[]),
     ("preprocess", "millrace_rec_busy_seconds_total", &[("thread", "preprocess")]),
     ("engine", "millrace_rec_busy_seconds_total", &[("thread", "engine")]),
@@ -189,7 +223,15 @@ fn counters(page: &str, name: &str, kind: Kind) -> BTreeMap<&'static str, f64> {
     };
     // What a server has not counted yet is not on its page.
     let read = |(own, family, more): &Asked| (*own, sum(page, family, &labels(name, more)).unwrap_or(0.0));
-    asked.iter().map(read).collect()
+    let mut all: BTreeMap<_, _> = asked.iter().map(read).collect();
+    if kind == Kind::Rec {
+        // A server that does not count bytes has none of them, which is not 0.
+        for direction in ["received", "sent"] {
+            let more = labels(name, &[("direction", direction)]);
+            all.extend(sum(page, "millrace_rec_message_bytes_total", &more).map(|bytes| (direction, bytes)));
+        }
+    }
+    all
 }
 
 fn stages(page: &str, name: &str, kind: Kind) -> BTreeMap<&'static str, Histogram> {
@@ -228,20 +270,111 @@ fn histogram(page: &str, family: &str, name: &str, more: &[(&str, &str)]) -> His
     Histogram { count: of("count"), seconds: of("sum"), buckets }
 }
 
-fn methods(page: &str, name: &str, kind: Kind) -> BTreeMap<String, f64> {
-    let (family, by, more): (_, _, &[(&str, &str)]) = match kind {
-        Kind::Kv => ("millrace_kv_commands_total", "command", &[]),
-        Kind::Rpc => ("millrace_rpc_calls_started_total", "method", &SERVER),
-        Kind::Rec => return BTreeMap::new(),
-    };
-    let labels = labels(name, more);
+fn methods(page: &str, name: &str, kind: Kind) -> BTreeMap<String, MethodReading> {
     let mut found = BTreeMap::new();
+    match kind {
+        Kind::Rec => {}
+        Kind::Kv => {
+            by_label(&mut found, page, ("millrace_kv_commands_total", "command"), &labels(name, &[]), |of| {
+                &mut of.count
+            });
+            let outcomes = "millrace_kv_command_outcomes_total";
+            for (outcome, place) in OUTCOMES {
+                let labels = labels(name, &[("outcome", outcome)]);
+                by_label(&mut found, page, (outcomes, "command"), &labels, place);
+            }
+            // A kind of `set`, which has counted it.
+            found.remove("cas");
+            // Those that are counted by outcome alone.
+            let uncounted = found.values_mut().filter(|method: &&mut MethodReading| method.count == 0.0);
+            uncounted.for_each(|method| method.count = method.hits + method.misses);
+        }
+        Kind::Rpc => {
+            let own = labels(name, &SERVER);
+            by_label(&mut found, page, ("millrace_rpc_calls_started_total", "method"), &own, |of| {
+                &mut of.count
+            });
+            for (direction, place) in DIRECTIONS {
+                let own = labels(name, &[SERVER[0], ("direction", direction)]);
+                by_label(&mut found, page, ("millrace_rpc_message_bytes_total", "method"), &own, place);
+            }
+            let is_sized = samples(page, "millrace_rpc_message_bytes_total").next().is_some();
+            for (method, read) in &mut found {
+                let own = [SERVER[0], ("method", &**method)];
+                read.stays = histogram(page, "millrace_rpc_call_seconds", name, &own);
+                read.is_sized = is_sized;
+            }
+        }
+    }
+    found
+}
+
+/// Where a sample of a method belongs.
+type Place = fn(&mut MethodReading) -> &mut f64;
+
+const OUTCOMES: [(&str, Place); 2] = [("hit", |of| &mut of.hits), ("miss", |of| &mut of.misses)];
+const DIRECTIONS: [(&str, Place); 2] =
+    [("received", |of| &mut of.request_bytes), ("sent", |of| &mut of.reply_bytes)];
+
+/// Adds the samples of a family that have these labels to the methods that they are of.
+fn by_label(
+    found: &mut BTreeMap<String, MethodReading>,
+    page: &str,
+    (family, by): (&str, &str),
+    labels: &[(&str, &str)],
+    place: Place,
+) {
     for (seen, count) in samples(page, family) {
         let is_own = labels.iter().all(|(name, value)| label(seen, name) == Some(*value));
         let Some(method) = label(seen, by).filter(|_| is_own) else { continue };
         if found.len() < METHODS_MAX || found.contains_key(method) {
-            *found.entry(method.to_owned()).or_insert(0.0) += count;
+            *place(found.entry(method.to_owned()).or_default()) += count;
         }
     }
-    found
+}
+
+fn values(page: &str, name: &str) -> Option<(f64, f64)> {
+    let of =
+        |direction| sum(page, "millrace_kv_value_bytes_total", &labels(name, &[("direction", direction)]));
+    of("sent").zip(of("received"))
+}
+
+fn items(page: &str, name: &str) -> Option<(f64, f64)> {
+    let of = |family| sum(page, family, &labels(name, &[]));
+    of("millrace_kv_items").zip(of("millrace_kv_item_bytes"))
+}
+
+/// The widest row of the models that are served.
+fn row_bytes(page: &str, name: &str) -> Option<f64> {
+    let own = labels(name, &[]);
+    let is_own = |found: &str| own.iter().all(|(name, value)| label(found, name) == Some(*value));
+    let rows = samples(page, "millrace_rec_model_row_bytes").filter(|(found, _)| is_own(found));
+    rows.map(|(_, bytes)| bytes).reduce(f64::max)
+}
+
+fn connections(page: &str, name: &str, kind: Kind) -> BTreeMap<String, f64> {
+    let of = |family, more: &[(&str, &str)]| sum(page, family, &labels(name, more));
+    match kind {
+        Kind::Rec => BTreeMap::new(),
+        Kind::Kv => {
+            let shared = of("millrace_kv_shm_connections", &[]).unwrap_or(0.0);
+            let all = of("millrace_kv_connections", &[]).unwrap_or(0.0);
+            [
+                ("shm".to_owned(), shared),
+                ("sockets".to_owned(), if all < shared { 0.0 } else { all - shared }),
+            ]
+            .into()
+        }
+        Kind::Rpc => {
+            let own = labels(name, &SERVER);
+            let is_own = |found: &str| own.iter().all(|(name, value)| label(found, name) == Some(*value));
+            let open = samples(page, "millrace_rpc_connections").filter(|(found, _)| is_own(found));
+            let mut found = BTreeMap::new();
+            for (labels, count) in open.take(METHODS_MAX) {
+                let Some(transport) = label(labels, "transport") else { continue };
+                *found.entry(transport.to_owned()).or_insert(0.0) += count;
+            }
+            found
+        }
+    }
 }
