@@ -63,6 +63,20 @@ impl Client {
         ]
     }
 
+    /// Posts a message, up to its being on the cable.
+    pub(super) fn asks(&self, bytes: u64) -> Vec<Step> {
+        let mut steps = self.post(1);
+        steps.push(self.port.send(bytes));
+        steps
+    }
+
+    /// Takes the answer off the cable.
+    pub(super) fn takes(&self, bytes: u64) -> Vec<Step> {
+        let mut steps = vec![self.port.reply(bytes)];
+        steps.extend(self.receive());
+        steps
+    }
+
     fn through_nic(&self) -> Step {
         let service = Service::Fixed(self.nic_unit);
         Step::Use { at: self.nic, service, units: 1, after: self.nic_latency }

@@ -121,7 +121,11 @@ impl Machine {
         Machine::around(platform, (card, Host::Server), vec![fleet], kernel)
     }
 
-    fn around(
+    /// A server whose clients are these, and in this kernel already with all that is between.
+    ///
+    /// # Errors
+    /// The platform lacks a number.
+    pub fn around(
         platform: &Platform,
         (card, host): (Card, Host),
         clients: Vec<Client>,
