@@ -20,7 +20,7 @@ use super::Host;
 use crate::alternative::{Alternative, Part, Place, Setting};
 use crate::component::Cores;
 use crate::kernel::{Kernel, ProgramId, Step, Tokens};
-use crate::platform::{LoadError, Platform, transfer};
+use crate::platform::transfer;
 use crate::workload::{Class, Workload};
 use base::Picos;
 use std::fmt;
@@ -161,7 +161,7 @@ pub struct Node<'a> {
     pub kernel: Kernel,
     /// Its processors.
     pub processors: Cores,
-    clients: Option<Clients>,
+    pub(super) clients: Option<Clients>,
     edge: Tokens,
     engine: Tokens,
     host_threads: Tokens,
@@ -291,6 +291,11 @@ impl<'a> Node<'a> {
         Node::build(host, threads, Kernel::new(seed), true)
     }
 
+    /// With its clients on the same machine, in this kernel.
+    pub fn with_clients(host: &'a Host, threads: Threads, kernel: Kernel) -> Node<'a> {
+        Node::build(host, threads, kernel, true)
+    }
+
     /// Whose clients, and what is between, are in this kernel already.
     pub fn around(host: &'a Host, threads: Threads, kernel: Kernel) -> Node<'a> {
         Node::build(host, threads, kernel, false)
@@ -410,18 +415,6 @@ pub fn routes(workload: &Workload) -> Vec<Route> {
         handlers.iter().map(|handler| Route { link: *link, handler: *handler }).collect::<Vec<_>>()
     };
     links.iter().flat_map(of).collect()
-}
-
-/// The setting of a workload on a host: see [`crate::plan::families`].
-///
-/// # Errors
-/// The platform lacks a number.
-pub fn setting(platform: &Platform, workload: &Workload, seed: u64) -> Result<Setting, LoadError> {
-    let host = Host::of(platform)?;
-    // One is the clients', if there are several.
-    let processors = host.processors.saturating_sub(1).clamp(1, workload.host_cores.unwrap_or(u64::MAX));
-    let threads = Threads { processors, host: processors, ..Threads::default() };
-    Ok(Node::new(&host, threads, seed).setting(workload, &routes(workload)))
 }
 
 #[cfg(test)]

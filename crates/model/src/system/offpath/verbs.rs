@@ -103,7 +103,7 @@ impl Machine {
         work: (f64, Vec<Step>),
     ) -> Vec<Step> {
         let client = self.clients[client];
-        let mut steps = client.asks(request);
+        let mut steps = client.posts(request);
         steps.extend(self.arrives(side, request));
         steps.extend(self.answer(side, reply, work));
         steps.push(self.port.reply(reply));

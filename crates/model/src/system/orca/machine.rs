@@ -45,23 +45,23 @@ pub struct Client {
 }
 
 impl Client {
-    /// By itself, as a part of a machine.
+    /// By itself, as a part of a machine: so many machines of it as one.
     ///
     /// # Errors
     /// The platform lacks a number.
-    pub fn new(k: &mut Kernel, platform: &Platform) -> Result<Client, LoadError> {
-        let cores = k.resources("client core", platform.count("client.instances")? as u32);
-        let nic = k.resource("client nic", 1);
-        Client::with(k, platform, cores, nic)
+    pub fn new(k: &mut Kernel, platform: &Platform, machines: u64) -> Result<Client, LoadError> {
+        let nic = k.resource("client nic", machines as usize);
+        let count = platform.count("client.instances")? * machines;
+        let cores = k.resources("client core", count as u32);
+        Client::with(k, platform, (cores, count as u32), nic)
     }
 
     fn with(
         k: &mut Kernel,
         platform: &Platform,
-        cores: ResourceId,
+        (cores, count): (ResourceId, u32),
         nic: ResourceId,
     ) -> Result<Client, LoadError> {
-        let count = platform.count("client.instances")? as u32;
         Ok(Client {
             cores,
             receivers: Own { first: k.resources("client receiver", count), count },
@@ -148,9 +148,10 @@ impl Machine {
     /// The platform lacks a number.
     pub fn new(platform: &Platform, host_cores: u64, seed: u64) -> Result<Machine, LoadError> {
         let mut kernel = Kernel::new(seed);
-        let cores = kernel.resources("client core", platform.count("client.instances")? as u32);
+        let count = platform.count("client.instances")? as u32;
+        let cores = kernel.resources("client core", count);
         let nic = kernel.resource("client nic", 1);
-        let clients = move |k: &mut Kernel| Client::with(k, platform, cores, nic).map(Some);
+        let clients = move |k: &mut Kernel| Client::with(k, platform, (cores, count), nic).map(Some);
         Machine::build(platform, host_cores, kernel, clients)
     }
 

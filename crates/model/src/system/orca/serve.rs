@@ -159,11 +159,21 @@ impl<'a> Servers<'a> {
     /// The platform lacks a number.
     pub fn host(&mut self, work: &Work) -> Result<ProgramId, LoadError> {
         let mut steps = self.machine.request(Message::TwoSided, work.request);
-        steps.push(self.machine.to_host(work.request + LINE));
+        steps.push(self.memory_written(work.request));
         steps.extend(self.at_host(work)?);
         steps.extend(self.posted_by_host(work.reply));
         steps.extend(self.machine.response(Message::TwoSided, work.reply));
         Ok(self.machine.kernel.program("host cores", steps))
+    }
+
+    /// The NIC writes a message into host memory, with what says that it has come.
+    pub(super) fn memory_written(&self, request: u64) -> Step {
+        self.machine.to_host(request + LINE)
+    }
+
+    /// The core whose request it is works on it.
+    pub(super) fn host_core(&self, work: &Work) -> Result<Step, LoadError> {
+        Ok(own_core(self.machine.host, self.host_time(work)?))
     }
 
     /// What host cores do, from the message in memory to the response.
@@ -267,11 +277,11 @@ impl<'a> Servers<'a> {
     /// The platform lacks a number, an accelerator, or memory of its own where `data` wants it.
     pub fn accelerator(&mut self, work: &Work, data: Data, rings: Rings) -> Result<ProgramId, LoadError> {
         let mut steps = self.machine.request(Message::OneSided, work.request);
-        steps.push(self.into_ring(work));
         match rings {
-            Rings::Pinned => {}
-            Rings::Pointers => steps.push(self.machine.to_host(4)),
+            Rings::Pinned => steps.push(self.ring_written(work.request)),
+            Rings::Pointers => steps.extend(self.ring_and_pointer(work.request)),
             Rings::TwoWrites => {
+                steps.push(self.ring_written(work.request));
                 // Right behind the other, whose way its latency overlaps.
                 let mut second = self.machine.request(Message::OneSided, 4);
                 second.push(self.machine.to_host(4));
@@ -285,8 +295,13 @@ impl<'a> Servers<'a> {
     }
 
     /// The NIC writes a request into a ring in host memory.
-    pub(super) fn into_ring(&self, work: &Work) -> Step {
-        self.machine.to_host(work.request + self.machine.numbers.rpc)
+    fn ring_written(&self, request: u64) -> Step {
+        self.machine.to_host(request + self.machine.numbers.rpc)
+    }
+
+    /// And the pointer beside it.
+    pub(super) fn ring_and_pointer(&self, request: u64) -> [Step; 2] {
+        [self.ring_written(request), self.machine.to_host(4)]
     }
 
     /// What the accelerator does, from the request in its ring to the response's WQE.
