@@ -152,7 +152,11 @@ fn the_files_that_the_documents_show_are_right() {
     };
     let blocks = fenced("extend-model.md", "toml");
     assert!(check("platform.toml", &blocks[0]).contains("platform fast-nic of family"));
-    assert!(check("results.toml", &blocks[1]).contains("2 results of"));
+    assert!(
+        check("machine.toml", &blocks[1])
+            .contains("platform two-servers of parts clients (clients), tor (box)")
+    );
+    assert!(check("results.toml", &blocks[2]).contains("2 results of"));
     let sweeps = fenced("sweep.md", "toml");
     assert!(check("sweep.toml", &sweeps[0]).contains("sweep of F4"));
     let (file, out) = (folder.dir("sweep.toml"), folder.dir("rows"));

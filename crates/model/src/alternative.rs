@@ -7,12 +7,15 @@ use crate::kernel::{Kernel, ProgramId, ResourceId};
 use crate::load::{Arrivals, Loop, Mix, Seen, closed, open};
 use crate::sim::Sim;
 use base::Picos;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Who answers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// Who answers. Workload files say `box`, `nic-cores`, `accelerator`, `edge`, `engine`, `host`, `client`, `several`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Place {
     /// A box in the network.
+    #[serde(rename = "box")]
     NetworkBox,
     /// The cores of a SmartNIC.
     NicCores,

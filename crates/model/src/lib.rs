@@ -19,6 +19,7 @@ pub mod component;
 pub mod experiment;
 pub mod kernel;
 pub mod load;
+pub mod machine;
 pub mod pcie;
 pub mod plan;
 pub mod platform;

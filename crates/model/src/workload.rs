@@ -11,6 +11,7 @@
 //! skew = 0.99                # Zipf's theta; 0: uniform
 //! working_set = "10 GiB"
 //! window = 264               # requests under way, all clients together
+//! places = ["box", "engine"] # where the service may answer, if not everywhere
 //!
 //! [[class]]
 //! name = "GET"
@@ -27,6 +28,7 @@
 mod check;
 pub mod shipped;
 
+use crate::alternative::Place;
 use crate::platform::LoadError;
 use crate::platform::unit::bytes_of;
 use serde::{Deserialize, Deserializer, Serialize, de::Error};
@@ -98,6 +100,9 @@ pub struct Workload {
     /// Host cores that the service may use, 0 for none; all of them, if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_cores: Option<u64>,
+    /// Places that the service may answer at, by their names; everywhere, if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub places: Option<Vec<Place>>,
     /// Kinds of operations.
     #[serde(rename = "class")]
     pub classes: Vec<Class>,

@@ -33,8 +33,19 @@ impl Network {
         (mtu, overhead): (u64, u64),
         latency: Picos,
     ) -> Network {
-        let forth = kernel.resource(&format!("{name} forth"), 1);
-        let back = kernel.resource(&format!("{name} back"), 1);
+        Network::side_by_side(kernel, name, (bits, 1), (mtu, overhead), latency)
+    }
+
+    /// Several links of so many bits per second each: a message takes whichever is free.
+    pub fn side_by_side(
+        kernel: &mut Kernel,
+        name: &str,
+        (bits, count): (f64, u64),
+        (mtu, overhead): (u64, u64),
+        latency: Picos,
+    ) -> Network {
+        let forth = kernel.resource(&format!("{name} forth"), count as usize);
+        let back = kernel.resource(&format!("{name} back"), count as usize);
         Network { forth, back, bits, mtu, overhead, latency }
     }
 

@@ -115,6 +115,8 @@ pub struct Kernel {
     ended: Vec<u32>,
     fingerprint: Fingerprint,
     events: u64,
+    /// Before the names of resources and pools.
+    label: String,
 }
 
 impl fmt::Debug for Kernel {
@@ -140,7 +142,13 @@ impl Kernel {
             ended: Vec::new(),
             fingerprint: Fingerprint::new(),
             events: 0,
+            label: String::new(),
         }
+    }
+
+    /// Names of the resources and pools that follow begin with these words: which of several equal machines they belong to.
+    pub fn label(&mut self, words: &str) {
+        self.label = if words.is_empty() { String::new() } else { format!("{words} ") };
     }
 
     /// Adds a resource of `servers` equal servers that take requests in order of arrival.
@@ -151,7 +159,7 @@ impl Kernel {
         let id = u32::try_from(self.resources.len()).ok().filter(|id| *id < TOKENS);
         let id = id.expect("a model has fewer than 2^23 resources");
         let prng = stream(self.seed, u64::from(id), "service");
-        self.resources.push(Resource::new(name, servers, prng));
+        self.resources.push(Resource::new(&format!("{}{name}", self.label), servers, prng));
         ResourceId(id)
     }
 
@@ -167,7 +175,7 @@ impl Kernel {
 
     /// Adds a pool of tokens, all free.
     pub fn tokens(&mut self, name: &str, count: u64) -> Tokens {
-        self.pools.push(TokenPool::new(name, count));
+        self.pools.push(TokenPool::new(&format!("{}{name}", self.label), count));
         Tokens(self.pools.len() as u32 - 1)
     }
 

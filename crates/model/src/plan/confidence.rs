@@ -35,7 +35,7 @@ pub(super) fn doubts(task: &Task<'_>, mixtures: &[Vec<usize>], rate: f64) -> Res
     })?;
     let mut moved = log.into_inner();
     let unmoved = moved.remove(0);
-    let model = ModelError::of_family(&task.platform.family);
+    let model = ModelError::of_platform(task.platform);
     Ok(Doubts { audit, moved, unmoved, objective: task.question.objective, model })
 }
 

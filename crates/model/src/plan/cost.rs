@@ -1,8 +1,9 @@
 //! What requests cost in money: what the machine costs over its life, and the energy that it draws meanwhile, for each million of requests.
 //!
 //! A platform file may say prices, numbers of the table `price` in US dollars, one for each part that is bought (`price.machine`, `price.card`); what is
-//! summed are all of them. Where the family composes no watts, `watts.idle` and `watts.busy` say those of the whole machine: in between they are taken as
-//! linear in the load. Neither is needed by any family, and nothing is assumed where a file says nothing.
+//! summed are all of them. A part of a composed machine has its own (`node.price`), times its count. Where the family composes no watts, `watts.idle` and
+//! `watts.busy` say those of the whole machine: in between they are taken as linear in the load. Neither is needed by any family, and nothing is assumed
+//! where a file says nothing.
 //!
 //! The range is that of the arithmetic's cost when each number is moved to both ends of its range, as `confidence` does it, and of the model's own error.
 
@@ -65,7 +66,16 @@ pub struct Cost {
 fn price(platform: &Platform) -> Result<Option<f64>, LoadError> {
     let names: Vec<String> = platform.numbers().map(|(name, _)| name.to_string()).collect();
     let prices = names.iter().filter(|name| name.starts_with(PRICES));
-    let prices = prices.map(|name| platform.value(name, Dimension::Money)).collect::<Result<Vec<_>, _>>()?;
+    let mut prices =
+        prices.map(|name| platform.value(name, Dimension::Money)).collect::<Result<Vec<_>, _>>()?;
+    // Of a part as many are bought as there are.
+    for part in &platform.parts {
+        let (each, count) = (part.number("price"), part.number("count"));
+        if platform.has(&each) {
+            let count = if platform.has(&count) { platform.count(&count)?.max(1) } else { 1 };
+            prices.push(platform.value(&each, Dimension::Money)? * count as f64);
+        }
+    }
     Ok((!prices.is_empty()).then(|| prices.iter().sum()))
 }
 
@@ -159,7 +169,7 @@ fn range(task: &Task<'_>, plan: &Plan, (economy, at_most): (Economy, bool)) -> R
     let down = reach(&|low, high| low.min(high).min(0.0));
     let by_numbers = ((1.0 - down).max(0.0), 1.0 + reach(&|low, high| low.max(high).max(0.0)));
     // A rate that is asked for does not err; the most that is served may.
-    let model = if at_most { ModelError::of_family(&task.platform.family) } else { None };
+    let model = if at_most { ModelError::of_platform(task.platform) } else { None };
     Ok(widened(by_numbers, model))
 }
 
@@ -227,6 +237,15 @@ mod tests {
         // What nobody serves has no price.
         let most = costs(&priced, &workload, Some(1e12));
         assert_eq!(most.per_million, None);
+    }
+
+    #[test]
+    fn of_a_part_as_many_are_bought_as_there_are() {
+        let (rack, _) = shipped("rack-of-this-host");
+        let dollars = |value: f64| number(value, "USD", (value, value));
+        let priced = rack.given("node.price", dollars(2500.0)).given("price.switch", dollars(700.0));
+        assert_eq!(price(&priced), Ok(Some(4.0 * 2500.0 + 700.0)));
+        assert_eq!(price(&priced.with("node.count", 2.0)), Ok(Some(2.0 * 2500.0 + 700.0)));
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! Which composition makes a setting of a workload: by the platform's family and by what the workload's operations need.
 
 use super::{Builder, PlanError};
+use crate::machine;
+use crate::platform::COMPOSED;
 use crate::platform::Platform;
-use crate::system::{dagger, host, incbricks, offpath, orca, rpcacc};
+use crate::system::{dagger, incbricks, offpath, rpcacc};
 use crate::workload::Workload;
 
 /// A kind of machine.
@@ -28,6 +30,14 @@ pub struct Composition {
 /// All.
 pub const ALL: &[Family] = &[
     Family {
+        name: COMPOSED,
+        compositions: &[Composition {
+            what: "requests to one server",
+            fits: |workload| workload.classes.iter().all(|class| class.copies < 2),
+            builder: machine::setting,
+        }],
+    },
+    Family {
         name: "off-path-smartnic",
         compositions: &[
             Composition {
@@ -40,11 +50,7 @@ pub const ALL: &[Family] = &[
                 fits: |workload| workload.classes.iter().all(|class| class.lookups > 0 && class.rows == 0),
                 builder: offpath::disaggregated::setting,
             },
-            Composition {
-                what: "whatever messages can ask for",
-                fits: |_| true,
-                builder: offpath::served::setting,
-            },
+            Composition { what: "whatever messages can ask for", fits: |_| true, builder: machine::setting },
         ],
     },
     Family {
@@ -53,7 +59,7 @@ pub const ALL: &[Family] = &[
     },
     Family {
         name: "coherent-accelerator",
-        compositions: &[Composition { what: "requests", fits: |_| true, builder: orca::setting }],
+        compositions: &[Composition { what: "requests", fits: |_| true, builder: machine::setting }],
     },
     Family {
         name: "in-network-cache",
@@ -68,7 +74,7 @@ pub const ALL: &[Family] = &[
         compositions: &[Composition {
             what: "requests to a node",
             fits: |workload| workload.classes.iter().all(|class| class.copies < 2),
-            builder: host::setting,
+            builder: machine::setting,
         }],
     },
     Family { name: "pcie-rpc-accelerator", compositions: &[PROTOBUF] },

@@ -184,7 +184,11 @@ impl Task<'_> {
     pub(crate) fn setting(&self, platform: &Platform) -> Result<Setting, LoadError> {
         let host_cores = self.workload.host_cores.filter(|cores| *cores > 0);
         let workload = Workload { host_cores, ..self.workload.clone() };
-        (self.builder)(platform, &workload, self.question.seed)
+        let mut setting = (self.builder)(platform, &workload, self.question.seed)?;
+        if let Some(places) = &workload.places {
+            setting.alternatives.retain(|way| places.contains(&way.place));
+        }
+        Ok(setting)
     }
 }
 

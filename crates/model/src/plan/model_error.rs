@@ -6,6 +6,7 @@
 //! anywhere within. Results that no file lists were looked up by others later (November 2026, at revision 0a21efc, some ninety numbers): [`ModelError::unseen`]
 //! is their median error. An answer's interval takes the larger of the two.
 
+use crate::platform::Platform;
 use serde::Serialize;
 
 /// Of one system.
@@ -48,6 +49,13 @@ impl ModelError {
         KNOWN.iter().find(|known| known.families.contains(&family))
     }
 
+    /// Of a platform: by its family, or the largest of those of its parts.
+    pub fn of_platform(platform: &Platform) -> Option<&'static ModelError> {
+        let parts = platform.parts.iter().filter_map(|part| ModelError::of_family(&part.family));
+        let all = parts.chain(ModelError::of_family(&platform.family));
+        all.max_by(|a, b| a.size().total_cmp(&b.size()))
+    }
+
     /// What an interval takes: half of its width, relative.
     pub fn size(&self) -> f64 {
         self.predictions.max(self.unseen)
@@ -74,6 +82,9 @@ mod tests {
                 assert!(families::ALL.iter().any(|of| of.name == *family), "{family}");
             }
         }
+        let rack =
+            crate::platform::shipped::shipped("cxl-behind-box").expect("it is shipped").expect("it is sound");
+        assert_eq!(ModelError::of_platform(&rack).map(|of| of.system), Some("incbricks"));
         let orca = ModelError::of_family("coherent-accelerator").expect("it is published");
         assert_eq!(orca.size(), 0.27);
         let (low, high) = widened((0.64, 1.36), Some(orca));

@@ -81,7 +81,8 @@ fn check(task: &Task<'_>, graph: &Graph) -> Result<(), PlanError> {
     let no = |why: String| Err(PlanError::Question(why));
     let (platform, workload) = (&task.platform.name, &task.workload.name);
     if graph.ways.is_empty() {
-        return no(format!("platform {platform} has no way to serve workload {workload}"));
+        let places = if task.workload.places.is_some() { " at the places that it allows" } else { "" };
+        return no(format!("platform {platform} has no way to serve workload {workload}{places}"));
     }
     if graph.allowed().is_empty() {
         return no(format!(

@@ -1,7 +1,8 @@
 //! Reads platform files. What is wrong is said with its line.
 
+use super::parts::{self, Part, Said};
 use super::unit::{Dimension, Unit};
-use super::{Class, Number, Platform};
+use super::{COMPOSED, Class, Number, Platform};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -57,7 +58,7 @@ impl fmt::Display for LoadError {
                 write!(f, "there is no platform {platform}; there are {known}")
             }
             LoadError::Missing { platform, number } => {
-                write!(f, "platform {platform} has no number {number}, which its family needs")
+                write!(f, "platform {platform} has no number {number}, which what is made of it needs")
             }
             LoadError::Dimension { platform, line, number, unit, wanted } => {
                 write!(f, "{platform}, line {line}: {number} is in {unit}; it must be in one of {wanted}")
@@ -88,14 +89,22 @@ pub(super) fn parse(text: &str, file: &str) -> Result<Platform, LoadError> {
     if let Some(base) = table.get("base") {
         reader.numbers = reader.base(base)?;
     }
+    let parts = match table.get("part") {
+        Some(parts) => reader.parts(parts, table)?,
+        None => Vec::new(),
+    };
     for (key, value) in table {
         let name: &str = key.get_ref();
+        if name == "part" {
+            continue;
+        }
         match words.iter_mut().find(|(word, _)| *word == name) {
             Some((_, place)) => *place = Some(reader.word(name, value)?),
             None => reader.table(name, value)?,
         }
     }
     let [(_, name), (_, title), (_, family), _] = words;
+    let family = if parts.is_empty() { family } else { Some(COMPOSED.to_string()) };
     let needed = |word: &str, found: Option<String>| {
         found.ok_or_else(|| reader.wrong(0, format!("it needs a line {word} = \"…\" at its head")))
     };
@@ -104,6 +113,7 @@ pub(super) fn parse(text: &str, file: &str) -> Result<Platform, LoadError> {
         name: name?,
         title: title?,
         family: family?,
+        parts,
         numbers: reader.numbers,
         read: RefCell::default(),
     })
@@ -128,15 +138,80 @@ impl Reader<'_> {
     /// The numbers of the shipped platform that this file completes.
     fn base(&self, value: &Spanned<DeValue<'_>>) -> Result<BTreeMap<String, Number>, LoadError> {
         let name = self.word("base", value)?;
-        match super::shipped::shipped(&name) {
-            Some(base) => Ok(base?.numbers),
-            None => {
-                let known: Vec<_> = super::shipped::SHIPPED.iter().map(|(name, _)| *name).collect();
-                let why =
-                    format!("base: there is no shipped platform {name}; there are {}", known.join(", "));
-                Err(self.wrong(value.span().start, why))
+        Ok(self.shipped("base", &name, value.span().start)?.numbers)
+    }
+
+    /// The shipped platform that `who` names.
+    fn shipped(&self, who: &str, name: &str, at: usize) -> Result<Platform, LoadError> {
+        super::shipped::shipped(name).unwrap_or_else(|| {
+            let known: Vec<_> = super::shipped::SHIPPED.iter().map(|(name, _)| *name).collect();
+            let why = format!("{who}: there is no shipped platform {name}; there are {}", known.join(", "));
+            Err(self.wrong(at, why))
+        })
+    }
+
+    /// The parts, whose numbers are then there; what else the file says must be about one of them.
+    fn parts(&mut self, value: &Spanned<DeValue<'_>>, whole: &DeTable<'_>) -> Result<Vec<Part>, LoadError> {
+        for word in ["family", "base"] {
+            if let Some(other) = whole.get(word) {
+                let why = format!(
+                    "a platform with parts has no {word}: each part says whose numbers it has (from)"
+                );
+                return Err(self.wrong(other.span().start, why));
             }
         }
+        let DeValue::Array(entries) = value.get_ref() else {
+            return Err(
+                self.wrong(value.span().start, "parts are written [[part]], one after the other".into())
+            );
+        };
+        let all = entries.iter().map(|entry| self.part(entry)).collect::<Result<Vec<_>, _>>()?;
+        self.numbers = parts::numbers(&all);
+        let at = all.iter().map(|said| said.at).collect::<Vec<_>>();
+        let all: Vec<Part> = all.into_iter().map(|said| said.part).collect();
+        parts::joined(&all).map_err(|(which, why)| self.wrong(at[which], why))?;
+        let of_all = ["name", "title", "part", "price", "watts"];
+        let known = |name: &str| of_all.contains(&name) || all.iter().any(|part| part.name == name);
+        if let Some((key, _)) = whole.iter().find(|(key, _)| !known(key.get_ref())) {
+            let names: Vec<_> = all.iter().map(|part| &*part.name).collect();
+            let why = format!("{} is no part of this machine; it has {}", key.get_ref(), names.join(", "));
+            return Err(self.wrong(key.span().start, why));
+        }
+        Ok(all)
+    }
+
+    fn part(&self, entry: &Spanned<DeValue<'_>>) -> Result<Said, LoadError> {
+        let at = entry.span().start;
+        let DeValue::Table(table) = entry.get_ref() else {
+            return Err(self.wrong(at, "a part is a table: [[part]]".into()));
+        };
+        let words = ["name", "kind", "from"];
+        if let Some((key, _)) = table.iter().find(|(key, _)| !words.contains(&&**key.get_ref())) {
+            let why = format!(
+                "a part says {}; numbers of its own are in tables that begin with its name; not {}",
+                words.join(", "),
+                key.get_ref()
+            );
+            return Err(self.wrong(key.span().start, why));
+        }
+        let word = |name: &str| match table.get(name) {
+            Some(value) => self.word(name, value).map(|word| (word, value.span().start)),
+            None => Err(self.wrong(at, format!("a part needs a line {name} = \"…\""))),
+        };
+        let ((name, name_at), (kind, kind_at), (from, from_at)) =
+            (word("name")?, word("kind")?, word("from")?);
+        if ["name", "title", "part", "price", "watts"].contains(&&*name) || name.contains('.') {
+            return Err(self.wrong(
+                name_at,
+                format!("{name:?} cannot be a part's name: it means something else, or has a dot in it"),
+            ));
+        }
+        let kind = parts::kind(&kind).map_err(|why| self.wrong(kind_at, format!("part {name}: {why}")))?;
+        let from = self.shipped(&format!("part {name}"), &from, from_at)?;
+        let family = from.family.clone();
+        parts::made_by(&family, kind, &from.name)
+            .map_err(|why| self.wrong(from_at, format!("part {name}: {why}")))?;
+        Ok(Said { part: Part { name, kind, family }, from, at })
     }
 
     fn table(&mut self, name: &str, value: &Spanned<DeValue<'_>>) -> Result<(), LoadError> {

@@ -11,6 +11,8 @@
 //!
 //! A file may complete a shipped one: `base = "bluefield2-eth"` takes over all its numbers, and those that the file states replace or join them.
 //!
+//! Or it may say which parts its machine consists of, and whose numbers each has: see [`parts`].
+//!
 //! The number above is `nic.rate`; tables nest. A file without any of the five parts of a number, with a value outside its range, or with a unit of
 //! another kind than a component asks for, is refused with line and reason.
 //!
@@ -19,6 +21,7 @@
 pub mod audit;
 pub mod edit;
 mod load;
+pub mod parts;
 mod place;
 mod platforms;
 pub mod shipped;
@@ -88,6 +91,9 @@ impl Number {
     }
 }
 
+/// The family of platforms that say their parts.
+pub const COMPOSED: &str = "composed";
+
 /// A checked platform.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Platform {
@@ -95,8 +101,10 @@ pub struct Platform {
     pub name: String,
     /// As people call it.
     pub title: String,
-    /// The composition that it is an instance of.
+    /// The composition that it is an instance of; [`COMPOSED`] where it says its parts.
     pub family: String,
+    /// Its parts, in the order in which a request meets them; empty where its family says them.
+    pub parts: Vec<parts::Part>,
     numbers: BTreeMap<String, Number>,
     read: RefCell<BTreeSet<String>>,
 }

@@ -17,6 +17,9 @@ pub const SHIPPED: &[(&str, &str)] = &[
     ("onchip-rpc-accelerator", include_str!("../../platforms/onchip-rpc-accelerator.toml")),
     ("bluefield3", include_str!("../../platforms/bluefield3.toml")),
     ("this-host", include_str!("../../platforms/this-host.toml")),
+    ("rack-of-this-host", include_str!("../../platforms/rack-of-this-host.toml")),
+    ("rack-of-bluefield2", include_str!("../../platforms/rack-of-bluefield2.toml")),
+    ("cxl-behind-box", include_str!("../../platforms/cxl-behind-box.toml")),
 ];
 
 /// The shipped platform of this name, if there is one.

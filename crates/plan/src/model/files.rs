@@ -125,7 +125,13 @@ fn checked(text: &str, file: &str) -> Result<String, Failure> {
         ));
     }
     let platform = Platform::parse(text, file)?;
+    model::machine::check(&platform)?;
     let (name, numbers) = (&platform.name, platform.numbers().count());
+    if !platform.parts.is_empty() {
+        let parts: Vec<_> =
+            platform.parts.iter().map(|part| format!("{} ({})", part.name, part.kind)).collect();
+        return Ok(format!("platform {name} of parts {}, {numbers} numbers", parts.join(", ")));
+    }
     Ok(format!("platform {name} of family {}, {numbers} numbers", platform.family))
 }
 
@@ -137,6 +143,14 @@ mod tests {
     fn a_file_is_told_by_what_is_in_it() {
         let (_, text) = SHIPPED[0];
         assert!(checked(text, "a.toml").is_ok_and(|said| said.starts_with("platform bluefield2-ib")));
+        let rack = SHIPPED.iter().find(|(name, _)| *name == "rack-of-this-host").expect("it is shipped").1;
+        assert!(
+            checked(rack, "a.toml")
+                .is_ok_and(|said| said.contains("of parts clients (clients), uplink (link), tor (box)"))
+        );
+        let header = "packet.header = { value = 160, unit = \"B\", class = \"datasheet\", source = \"docs/wire.md: the header\", range = [160, 160] }\n";
+        let lacking = checked(&rack.replacen(header, "", 1), "a.toml").expect_err("it lacks one").to_string();
+        assert!(lacking.contains("part tor has no number packet.header"), "{lacking}");
         let wrong = |text: &str| checked(text, "a.toml").expect_err("it is wrong").to_string();
         assert!(wrong("name = \"x\"\n[a\n").starts_with("a.toml:2: "));
         assert!(wrong(&text.replacen("range = [2.2, 2.2]", "", 1)).contains("no range"));

@@ -126,6 +126,7 @@ pub(super) fn workload(kind: Kind, methods: &[Method], beside: Beside) -> Result
         window: whole(window),
         rate: Some(rate),
         host_cores: None,
+        places: None,
         classes: methods.iter().map(|method| method.class(kind, rate)).collect(),
     };
     workload.check()?;

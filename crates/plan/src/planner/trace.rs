@@ -219,6 +219,7 @@ pub(super) fn workload(text: &str, file: &str) -> Result<Taken, String> {
             Pace::Closed {} => summary.ops_per_sec.filter(|rate| rate.is_finite() && *rate > 0.0),
         },
         host_cores: None,
+        places: None,
         classes,
     };
     let host = match cycles {

@@ -14,6 +14,13 @@ use serve::process::table::nearest;
 const WORKLOAD: &str = "workload.";
 /// Numbers that any platform may be given, whether its file has them or not.
 const GIVEN: [(&str, Dimension); 2] = [("watts.idle", Dimension::Power), ("watts.busy", Dimension::Power)];
+/// And numbers that any part of a composed machine may be given.
+const GIVEN_OF_PART: [(&str, Dimension); 4] = [
+    ("count", Dimension::Count),
+    ("price", Dimension::Money),
+    ("watts.idle", Dimension::Power),
+    ("watts.busy", Dimension::Power),
+];
 
 /// A number that is another.
 #[derive(Clone, Debug, PartialEq)]
@@ -62,6 +69,10 @@ pub(super) fn set(
     let before = platform.numbers().find(|(known, _)| *known == name).map(|(_, number)| number.clone());
     let free = GIVEN.iter().find(|(known, _)| *known == name).map(|(_, dimension)| *dimension);
     let free = free.or(name.starts_with(PRICES).then_some(Dimension::Money));
+    let of_parts = || {
+        platform.parts.iter().flat_map(|part| GIVEN_OF_PART.map(|(known, kind)| (part.number(known), kind)))
+    };
+    let free = free.or_else(|| of_parts().find(|(known, _)| known == name).map(|(_, dimension)| dimension));
     let dimension = before.as_ref().map(|number| number.unit.dimension).or(free).ok_or_else(|| {
         let known = platform.numbers().map(|(name, _)| name);
         let near = near(name, known.chain(GIVEN.iter().map(|(name, _)| *name)));
@@ -364,6 +375,24 @@ mod tests {
         ] {
             let said = Scenario::parse(text);
             assert!(said.as_ref().is_err_and(|said| said.contains(why)), "{text}: {said:?}");
+        }
+    }
+
+    #[test]
+    fn a_part_of_a_machine_has_numbers_of_its_own() {
+        let (_, workload) = shipped();
+        let rack = model::platform::shipped::shipped("rack-of-bluefield2")
+            .expect("it is shipped")
+            .expect("it is sound");
+        let of = |text: &str| set(text, &rack, &workload).map(|(platform, ..)| platform);
+        let cores =
+            of("nic.soc.cores=16").and_then(|rack| Ok(rack.count("nic.soc.cores"))).expect("it is there");
+        assert_eq!(cores, Ok(16));
+        for text in ["server.count=4", "tor.count=2", "tor.watts.idle=20W", "server.price=9000USD"] {
+            assert!(of(text).is_ok(), "{text}");
+        }
+        for text in ["soc.cores=16", "rack.price=1USD", "tor.watts=20W"] {
+            assert!(matches!(of(text), Err(Refused::Unknown(_))), "{text}");
         }
     }
 

@@ -20,7 +20,7 @@ use super::Host;
 use crate::alternative::{Alternative, Part, Place, Setting};
 use crate::component::Cores;
 use crate::kernel::{Kernel, ProgramId, Step, Tokens};
-use crate::platform::{LoadError, Platform, transfer};
+use crate::platform::transfer;
 use crate::workload::{Class, Workload};
 use base::Picos;
 use std::fmt;
@@ -76,6 +76,34 @@ pub struct Route {
     pub handler: Handler,
 }
 
+impl Handler {
+    /// Who answers.
+    pub fn place(self) -> Place {
+        match self {
+            Handler::Edge => Place::Edge,
+            Handler::Engine => Place::Engine,
+            Handler::HostThreads => Place::Host,
+        }
+    }
+}
+
+impl Route {
+    /// As tables have it.
+    pub fn name(&self) -> String {
+        format!("{}, {}", self.handler, self.link)
+    }
+
+    /// What it does, in a line.
+    pub fn what(&self) -> String {
+        let what = match self.handler {
+            Handler::Edge => "the thread that owns the connections answers by itself",
+            Handler::Engine => "an engine core answers what the edge hands it through a ring",
+            Handler::HostThreads => "host threads answer what the edge hands them through rings",
+        };
+        format!("{}; {what}", self.link)
+    }
+}
+
 /// How threads of node and clients are set up: registers, and what clients do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Threads {
@@ -124,15 +152,16 @@ impl Threads {
     }
 }
 
-/// A node and its clients, as resources.
+/// A node as resources, with its clients where they are on the same machine.
 #[derive(Debug)]
 pub struct Node<'a> {
     host: &'a Host,
     threads: Threads,
-    kernel: Kernel,
-    processors: Cores,
-    client_processors: Cores,
-    clients: Tokens,
+    /// Its resources are in here.
+    pub kernel: Kernel,
+    /// Its processors.
+    pub processors: Cores,
+    pub(super) clients: Option<Clients>,
     edge: Tokens,
     engine: Tokens,
     host_threads: Tokens,
@@ -148,101 +177,148 @@ type WakeUp = (ProgramId, Picos);
 struct WakeUps {
     edge_at_sockets: WakeUp,
     edge_at_ring: WakeUp,
-    client_at_sockets: WakeUp,
-    client_at_ring: WakeUp,
     within: WakeUp,
 }
 
+/// Of a thread that `by` wakes with a call and what a bell takes beside it, and what it does first.
+fn wake_up(host: &Host, k: &mut Kernel, name: &str, (by, bell): (Cores, Picos), after: Step) -> WakeUp {
+    let way = Step::Wait(host.wake_soon.since(host.wake_call));
+    let program = k.program(name, [by.busy(host.wake_call.plus(bell)), way, after]);
+    (program, host.wake.since(host.wake_soon))
+}
+
+/// What a thread does first that slept on sockets, and that a ring's end was told by a byte through a socket: it looks at them, and takes the byte.
+fn looks(host: &Host, cores: Cores) -> [Step; 2] {
+    [cores.busy(host.epoll), cores.busy(host.bell_receive.plus(host.epoll))]
+}
+
 impl WakeUps {
-    fn new(host: &Host, kernel: &mut Kernel, node: Cores, clients: Cores, is_shared: bool) -> WakeUps {
-        let mut wake_up = |name: &str, by: Cores, bell: Picos, after: Step| {
-            let way = Step::Wait(host.wake_soon.since(host.wake_call));
-            let program = kernel.program(name, [by.busy(host.wake_call.plus(bell)), way, after]);
-            (program, host.wake.since(host.wake_soon))
-        };
-        // Who sleeps on sockets looks at them; a ring's end is told by a byte through a socket, and takes it.
-        let (rings, taken) = (host.bell_send, host.bell_receive.plus(host.epoll));
-        let nothing = Step::Wait(Picos::ZERO);
+    /// Of a node's threads; `clients` wake its edge: their processors, or the node's own where what comes over a cable interrupts one.
+    fn new(host: &Host, k: &mut Kernel, node: Cores, clients: Cores, is_shared: bool) -> WakeUps {
+        let [sockets, ring] = looks(host, node);
         WakeUps {
-            edge_at_sockets: wake_up("edge wakes at sockets", clients, Picos::ZERO, node.busy(host.epoll)),
-            edge_at_ring: wake_up("edge wakes at a ring", clients, rings, node.busy(taken)),
-            client_at_sockets: wake_up(
-                "client wakes at sockets",
-                node,
-                Picos::ZERO,
-                clients.busy(host.epoll),
-            ),
-            client_at_ring: wake_up("client wakes at a ring", node, rings, clients.busy(taken)),
+            edge_at_sockets: wake_up(host, k, "edge wakes at sockets", (clients, Picos::ZERO), sockets),
+            edge_at_ring: wake_up(host, k, "edge wakes at a ring", (clients, host.bell_send), ring),
             within: if is_shared {
-                (kernel.program("switch", [node.busy(host.switch)]), Picos::ZERO)
+                (k.program("switch", [node.busy(host.switch)]), Picos::ZERO)
             } else {
-                wake_up("wake-up", node, Picos::ZERO, nothing)
+                wake_up(host, k, "wake-up", (node, Picos::ZERO), Step::Wait(Picos::ZERO))
             },
         }
     }
 }
 
-impl<'a> Node<'a> {
-    /// With nothing under way.
-    pub fn new(host: &'a Host, threads: Threads, seed: u64) -> Node<'a> {
-        let mut kernel = Kernel::new(seed);
-        let processors = Cores::new(&mut kernel, "processors", threads.processors.max(1), host.clock);
-        let client_processors =
-            Cores::new(&mut kernel, "clients' processors", threads.clients.max(1), host.clock);
-        let clients = kernel.tokens("client threads", threads.clients.max(1));
-        let edge = kernel.tokens("edge", 1);
-        let engine = kernel.tokens("engine", 1);
-        let host_threads = kernel.tokens("host threads", threads.host.max(1));
-        let wakes = WakeUps::new(host, &mut kernel, processors, client_processors, threads.processors < 2);
-        Node {
-            host,
-            threads,
-            kernel,
+/// Clients' threads, each with a processor.
+#[derive(Clone, Copy, Debug)]
+pub struct Clients {
+    processors: Cores,
+    threads: Tokens,
+    awake: Picos,
+    long_sleep: Picos,
+    at_sockets: WakeUp,
+    at_ring: WakeUp,
+}
+
+impl Clients {
+    /// So many, which look for so long before they sleep; `by` wakes them, or what interrupts a processor of theirs.
+    pub fn new(host: &Host, k: &mut Kernel, (threads, awake): (u64, Picos), by: Option<Cores>) -> Clients {
+        let processors = Cores::new(k, "clients' processors", threads.max(1), host.clock);
+        let by = by.unwrap_or(processors);
+        let [sockets, ring] = looks(host, processors);
+        Clients {
             processors,
-            client_processors,
-            clients,
-            edge,
-            engine,
-            host_threads,
-            wakes,
+            threads: k.tokens("client threads", threads.max(1)),
+            awake,
+            long_sleep: host.long_sleep,
+            at_sockets: wake_up(host, k, "client wakes at sockets", (by, Picos::ZERO), sockets),
+            at_ring: wake_up(host, k, "client wakes at a ring", (by, host.bell_send), ring),
         }
     }
 
-    /// A thread's turn: it is woken if it sleeps, has a processor for so long, and is free.
-    fn turn(&self, pool: Tokens, (awake, wake_up): (Picos, WakeUp), work: Picos) -> [Step; 3] {
-        [self.wake(pool, awake, wake_up), self.processors.busy(work), Step::Give(pool, 1)]
+    fn turn(&self, link: Link, work: Picos) -> [Step; 3] {
+        let (program, longer) = if link == Link::SharedMemory { self.at_ring } else { self.at_sockets };
+        let deep = (longer, self.long_sleep);
+        let wake = Step::Wake { pool: self.threads, awake: self.awake, program, deep };
+        [wake, self.processors.busy(work), Step::Give(self.threads, 1)]
     }
 
-    fn wake(&self, pool: Tokens, awake: Picos, (program, longer): WakeUp) -> Step {
-        Step::Wake { pool, awake, program, deep: (longer, self.host.long_sleep) }
+    /// A thread asks.
+    pub fn asks(&self, host: &Host, link: Link, class: &Class) -> [Step; 3] {
+        let [_, code] = host.code(class);
+        self.turn(link, code.plus(host.sending(link, class.request)))
     }
 
-    fn client_turn(&self, link: Link, work: Picos) -> [Step; 3] {
-        let wake_up =
-            if link == Link::SharedMemory { self.wakes.client_at_ring } else { self.wakes.client_at_sockets };
-        let wake = self.wake(self.clients, self.threads.client_awake, wake_up);
-        [wake, self.client_processors.busy(work), Step::Give(self.clients, 1)]
+    /// It takes the answer.
+    pub fn takes(&self, host: &Host, link: Link, class: &Class) -> [Step; 3] {
+        self.turn(link, host.receiving(link, class.reply))
     }
+}
 
-    fn send(&self, link: Link, bytes: u64) -> Picos {
+impl Host {
+    /// What it takes a thread to send so many bytes.
+    pub fn sending(&self, link: Link, bytes: u64) -> Picos {
         match link {
             Link::SharedMemory => self.half(bytes),
-            Link::Tcp => self.host.tcp_send.plus(transfer(bytes, self.host.tcp_copy)),
-            Link::Udp => self.host.udp_send.plus(transfer(bytes, self.host.tcp_copy)),
+            Link::Tcp => self.tcp_send.plus(transfer(bytes, self.tcp_copy)),
+            Link::Udp => self.udp_send.plus(transfer(bytes, self.tcp_copy)),
         }
     }
 
-    fn receive(&self, link: Link, bytes: u64) -> Picos {
+    /// And to take them.
+    pub fn receiving(&self, link: Link, bytes: u64) -> Picos {
         match link {
             Link::SharedMemory => self.half(bytes),
-            Link::Tcp => self.host.tcp_receive.plus(transfer(bytes, self.host.tcp_copy)),
-            Link::Udp => self.host.udp_receive.plus(transfer(bytes, self.host.tcp_copy)),
+            Link::Tcp => self.tcp_receive.plus(transfer(bytes, self.tcp_copy)),
+            Link::Udp => self.udp_receive.plus(transfer(bytes, self.tcp_copy)),
         }
     }
 
     /// One end's half of a message through a ring.
     fn half(&self, bytes: u64) -> Picos {
-        Picos(self.host.ring.0 / 2).plus(transfer(bytes, self.host.stream))
+        Picos(self.ring.0 / 2).plus(transfer(bytes, self.stream))
+    }
+
+    /// The code of a request at the edge, and at the client.
+    fn code(&self, class: &Class) -> [Picos; 2] {
+        // A call is measured as both ends' code.
+        if class.fields > 0 { [Picos(self.call.0 / 2); 2] } else { [self.request, Picos::ZERO] }
+    }
+}
+
+impl<'a> Node<'a> {
+    /// With its clients on the same machine, and nothing under way.
+    pub fn new(host: &'a Host, threads: Threads, seed: u64) -> Node<'a> {
+        Node::build(host, threads, Kernel::new(seed), true)
+    }
+
+    /// With its clients on the same machine, in this kernel.
+    pub fn with_clients(host: &'a Host, threads: Threads, kernel: Kernel) -> Node<'a> {
+        Node::build(host, threads, kernel, true)
+    }
+
+    /// Whose clients, and what is between, are in this kernel already.
+    pub fn around(host: &'a Host, threads: Threads, kernel: Kernel) -> Node<'a> {
+        Node::build(host, threads, kernel, false)
+    }
+
+    fn build(host: &'a Host, threads: Threads, mut kernel: Kernel, with_clients: bool) -> Node<'a> {
+        let k = &mut kernel;
+        let processors = Cores::new(k, "processors", threads.processors.max(1), host.clock);
+        let all = (threads.clients, threads.client_awake);
+        let clients = with_clients.then(|| Clients::new(host, k, all, Some(processors)));
+        let edge = k.tokens("edge", 1);
+        let engine = k.tokens("engine", 1);
+        let host_threads = k.tokens("host threads", threads.host.max(1));
+        let by = clients.map_or(processors, |clients| clients.processors);
+        let wakes = WakeUps::new(host, k, processors, by, threads.processors < 2);
+        Node { host, threads, kernel, processors, clients, edge, engine, host_threads, wakes }
+    }
+
+    /// A thread's turn: it is woken if it sleeps, has a processor for so long, and is free.
+    fn turn(&self, pool: Tokens, (awake, wake_up): (Picos, WakeUp), work: Picos) -> [Step; 3] {
+        let (program, longer) = wake_up;
+        let wake = Step::Wake { pool, awake, program, deep: (longer, self.host.long_sleep) };
+        [wake, self.processors.busy(work), Step::Give(pool, 1)]
     }
 
     /// What a handler of this class does.
@@ -257,32 +333,29 @@ impl<'a> Node<'a> {
         looks.plus(rows).plus(stored).plus(self.processors.span(class.cycles))
     }
 
-    /// The code of a request at the edge, and at the client.
-    fn code(&self, class: &Class) -> [Picos; 2] {
-        // A call is measured as both ends' code.
-        if class.fields > 0 { [Picos(self.host.call.0 / 2); 2] } else { [self.host.request, Picos::ZERO] }
-    }
-
     /// A request of this class by this route, from the client's thread back to it.
     pub fn request(&mut self, class: &Class, working_set: u64, route: Route) -> ProgramId {
+        let clients = self.clients;
+        let asks = clients.iter().flat_map(|of| of.asks(self.host, route.link, class));
+        let takes = clients.iter().flat_map(|of| of.takes(self.host, route.link, class));
+        let steps: Vec<Step> = asks.chain(self.answers(class, working_set, route)).chain(takes).collect();
+        self.kernel.program(&class.name, steps)
+    }
+
+    /// What the node does, from the message at its end of the link to the reply there.
+    pub fn answers(&self, class: &Class, working_set: u64, route: Route) -> Vec<Step> {
         let Route { link, handler } = route;
         let handling = self.handling(class, working_set);
-        let [code, client_code] = self.code(class);
+        let [code, _] = self.host.code(class);
         let line = Step::Wait(Picos(self.host.ping_pong.0 / 2));
         let (edge_awake, edge_wake) = match link {
             Link::SharedMemory => (self.threads.shared_awake, self.wakes.edge_at_ring),
             Link::Tcp | Link::Udp => (self.threads.edge_awake, self.wakes.edge_at_sockets),
         };
-        let over = |steps: &mut Vec<Step>| {
-            if link == Link::SharedMemory {
-                steps.push(line);
-            }
-        };
-        let mut steps: Vec<Step> = Vec::new();
-        steps.extend(self.client_turn(link, client_code.plus(self.send(link, class.request))));
-        over(&mut steps);
-        let taken = self.receive(link, class.request).plus(code);
-        let sent = self.send(link, class.reply);
+        let over = (link == Link::SharedMemory).then_some(line);
+        let mut steps: Vec<Step> = over.into_iter().collect();
+        let taken = self.host.receiving(link, class.request).plus(code);
+        let sent = self.host.sending(link, class.reply);
         if handler == Handler::Edge {
             let work = taken.plus(handling).plus(sent);
             steps.extend(self.turn(self.edge, (edge_awake, edge_wake), work));
@@ -297,9 +370,8 @@ impl<'a> Node<'a> {
             steps.push(line);
             steps.extend(self.turn(self.edge, waits, sent.plus(Picos(ring.0 / 2))));
         }
-        over(&mut steps);
-        steps.extend(self.client_turn(link, self.receive(link, class.reply)));
-        self.kernel.program(&class.name, steps)
+        steps.extend(over);
+        steps
     }
 
     /// The routes of a workload as alternatives.
@@ -310,18 +382,7 @@ impl<'a> Node<'a> {
             program: self.request(class, workload.working_set, route),
         };
         let parts = workload.classes.iter().map(part).collect();
-        let place = match route.handler {
-            Handler::Edge => Place::Edge,
-            Handler::Engine => Place::Engine,
-            Handler::HostThreads => Place::Host,
-        };
-        let Route { link, handler } = route;
-        let what = match handler {
-            Handler::Edge => "the thread that owns the connections answers by itself",
-            Handler::Engine => "an engine core answers what the edge hands it through a ring",
-            Handler::HostThreads => "host threads answer what the edge hands them through rings",
-        };
-        Alternative { name: format!("{handler}, {link}"), what: format!("{link}; {what}"), place, parts }
+        Alternative { name: route.name(), what: route.what(), place: route.handler.place(), parts }
     }
 
     /// The setting of these routes.
@@ -354,18 +415,6 @@ pub fn routes(workload: &Workload) -> Vec<Route> {
         handlers.iter().map(|handler| Route { link: *link, handler: *handler }).collect::<Vec<_>>()
     };
     links.iter().flat_map(of).collect()
-}
-
-/// The setting of a workload on a host: see [`crate::plan::families`].
-///
-/// # Errors
-/// The platform lacks a number.
-pub fn setting(platform: &Platform, workload: &Workload, seed: u64) -> Result<Setting, LoadError> {
-    let host = Host::of(platform)?;
-    // One is the clients', if there are several.
-    let processors = host.processors.saturating_sub(1).clamp(1, workload.host_cores.unwrap_or(u64::MAX));
-    let threads = Threads { processors, host: processors, ..Threads::default() };
-    Ok(Node::new(&host, threads, seed).setting(workload, &routes(workload)))
 }
 
 #[cfg(test)]

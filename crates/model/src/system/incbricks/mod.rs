@@ -8,12 +8,14 @@
 //! | [`run`] | load, and what was seen |
 //! | [`flows`] | whole operations as rows of legs: breakdowns, and what the planner weighs |
 //! | [`experiments`] | I-E1 … I-E5 |
+//! | [`parts`] | its box, switch, clients and servers as parts of other machines |
 //! | [`planned`] | a workload on this rack: server, ToR boxes, root boxes |
 
 pub mod copies;
 pub mod experiments;
 pub mod flows;
 pub mod lfu;
+pub mod parts;
 pub mod planned;
 pub mod rack;
 pub mod run;

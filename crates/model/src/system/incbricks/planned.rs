@@ -13,9 +13,9 @@ use super::flows::Route;
 use super::rack::{Deployment, Leg, ROOTS, Rack, Which};
 use crate::alternative::{Alternative, Part, Place, Setting};
 use crate::kernel::{ProgramId, Step};
+use crate::machine::caches::{Could, answered};
 use crate::platform::unit::Dimension;
 use crate::platform::{LoadError, Platform, picos};
-use crate::popularity::head_share;
 use crate::workload::{Class, Workload};
 use base::Picos;
 
@@ -32,15 +32,13 @@ const ALTERNATIVES: [(&str, &str, Place, [bool; 3]); 4] = [
     ("ToR and root boxes", "every box on the way keeps and answers", Place::NetworkBox, [true; 3]),
 ];
 
-/// What boxes answer.
+/// What boxes could answer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Hits {
-    /// Share of reads that a ToR's box could answer, if it is asked.
-    tor: f64,
-    /// That a root's could.
-    root: f64,
-    /// Share of writes before which somebody behind a ToR had read the key.
-    shared: f64,
+    /// A ToR's.
+    tor: Could,
+    /// A root's.
+    root: Could,
 }
 
 /// Whether all that a workload's operations need is what this rack's servers do: find, read and write items.
@@ -60,7 +58,9 @@ pub fn setting(platform: &Platform, workload: &Workload, seed: u64) -> Result<Se
     let cores = workload.host_cores.map_or(cores, |all| all.div_ceil(servers).clamp(1, cores));
     let cores = (platform.count("client.cores")?, cores);
     let mut rack = Rack::with_cores(platform, Deployment::Cross, cores, seed)?;
-    let hits = hits(platform, workload, rack.client_tors() as f64)?;
+    let memory = platform.bytes("box.memory_size")?;
+    let could = |boxes: f64| Could::of(workload, memory, boxes);
+    let hits = Hits { tor: could(rack.client_tors() as f64), root: could(1.0) };
     let clock = platform.value("server.clock", Dimension::Frequency)?;
     let processing = platform.span("server.processing")?;
     let more = |class: &Class| picos(class.cycles / clock).since(processing);
@@ -86,19 +86,6 @@ pub fn setting(platform: &Platform, workload: &Workload, seed: u64) -> Result<Se
     })
 }
 
-fn hits(platform: &Platform, workload: &Workload, tors: f64) -> Result<Hits, LoadError> {
-    let item = (workload.working_set / workload.keys.max(1)).max(1);
-    let entries = platform.bytes("box.memory_size")? / item;
-    let share = |of: &dyn Fn(&&Class) -> bool| -> f64 {
-        workload.classes.iter().filter(of).map(|class| class.share).sum()
-    };
-    let (reads, writes) = (share(&|class| class.cacheable), share(&|class| class.store > 0));
-    // Of reads at a box that sees one of `n` equal parts of them: none came since the write, or another did.
-    let fresh = |n: f64| if reads > 0.0 { reads / n / (reads / n + writes) } else { 0.0 };
-    let covered = head_share(workload.keys, workload.skew, entries.max(1));
-    Ok(Hits { tor: covered * fresh(tors), root: covered * fresh(1.0), shared: fresh(tors) })
-}
-
 /// A class's operations on a way: those that a box answers, and the others.
 fn class_parts(
     rack: &mut Rack,
@@ -119,14 +106,13 @@ fn class_parts(
     let any_box = route.boxes.contains(&true);
     let mut left = share;
     if class.cacheable {
-        for (place, could) in [(0, hits.tor), (1, hits.root)] {
-            if route.boxes[place] {
-                // What is below a box has answered already.
-                let answered = (share * could - (share - left)).max(0.0);
-                left -= answered;
-                let legs = route.at_box(place, request, reply);
-                add(answered, program(rack, &class.name, &legs));
-            }
+        let keeping: Vec<_> =
+            [(0, hits.tor), (1, hits.root)].into_iter().filter(|(place, _)| route.boxes[*place]).collect();
+        let each;
+        (each, left) = answered(share, keeping.iter().map(|(_, could)| *could));
+        for ((place, _), answered) in keeping.iter().zip(each) {
+            let legs = route.at_box(*place, request, reply);
+            add(answered, program(rack, &class.name, &legs));
         }
     }
     let plain = at_server(rack, route, class, (request, reply), more, None);
@@ -135,8 +121,8 @@ fn class_parts(
         let one = program(rack, "invalidation", &legs);
         let each = Some(Step::Each(one, rack.client_tors() as u32));
         let told = at_server(rack, route, class, (request, reply), more, each);
-        add(left * hits.shared, told);
-        left *= 1.0 - hits.shared;
+        add(left * hits.tor.hold, told);
+        left *= 1.0 - hits.tor.hold;
     }
     add(left, plain);
     parts

@@ -121,14 +121,15 @@ pub enum Leg {
     Leave(usize, u64),
 }
 
+/// A row of equal hosts.
 #[derive(Debug)]
-struct Hosts {
+pub(super) struct Hosts {
     /// One resource for each, in a row; so are the others.
-    cores: ResourceId,
+    pub(super) cores: ResourceId,
     /// Host to switch.
-    up: ResourceId,
-    down: ResourceId,
-    count: u32,
+    pub(super) up: ResourceId,
+    pub(super) down: ResourceId,
+    pub(super) count: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -353,7 +354,7 @@ fn alone(step: Step) -> Picos {
     }
 }
 
-fn hosts(k: &mut Kernel, name: &str, count: u64, cores: u64) -> Hosts {
+pub(super) fn hosts(k: &mut Kernel, name: &str, count: u64, cores: u64) -> Hosts {
     let count = count as u32;
     let mut row = |what: &str, servers: u64| {
         let ids = (0..count).map(|i| k.resource(&format!("{name} {i} {what}"), servers as usize));
@@ -362,7 +363,7 @@ fn hosts(k: &mut Kernel, name: &str, count: u64, cores: u64) -> Hosts {
     Hosts { cores: row("cores", cores), up: row("to switch", 1), down: row("from switch", 1), count }
 }
 
-fn visit(first: ResourceId, count: u32, which: Which, span: Picos, units: u64) -> Step {
+pub(super) fn visit(first: ResourceId, count: u32, which: Which, span: Picos, units: u64) -> Step {
     let (service, after) = (Service::Fixed(span), Picos::ZERO);
     match which {
         Which::One(i) => Step::Use { at: ResourceId(first.0 + i as u32), service, units, after },

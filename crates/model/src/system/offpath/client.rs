@@ -2,7 +2,6 @@
 //!
 //! What its software does for a request beside the posting itself takes a core, but is done while the request is under way.
 
-use super::machine::port;
 use crate::component::{Cores, Doorbell, Network};
 use crate::kernel::{Kernel, ProgramId, ResourceId, Service, Step};
 use crate::platform::unit::Dimension;
@@ -27,12 +26,16 @@ pub struct Client {
     receive: Picos,
 }
 
+/// What makes so many cables: see [`super::machine::port`].
+type Cables = fn(&Platform, &mut Kernel, &str, (&str, u64)) -> Result<Network, LoadError>;
+
 impl Client {
     pub(super) fn new(
         platform: &Platform,
         kernel: &mut Kernel,
         name: &str,
         machines: u64,
+        cables: Cables,
     ) -> Result<Client, LoadError> {
         let clock = platform.value("client.clock", Dimension::Frequency)?;
         let cores = platform.count("client.cores")? * machines;
@@ -41,7 +44,7 @@ impl Client {
         Ok(Client {
             cores,
             nic: kernel.resource(&format!("{name} nic"), machines as usize),
-            port: port(platform, kernel, &format!("{name} port"), ("network.client_bandwidth", machines))?,
+            port: cables(platform, kernel, &format!("{name} port"), ("network.client_bandwidth", machines))?,
             doorbell: Doorbell { build: 0.0, mmio: platform.value("client.post", Dimension::Cycles)? },
             software: kernel.program("client software", [cores.work(software)]),
             pcie: platform.span("client.pcie_latency")?,
@@ -61,6 +64,20 @@ impl Client {
             Step::Wait(self.pcie.plus(fetch)),
             self.through_nic(),
         ]
+    }
+
+    /// Posts a message, up to its being on the cable.
+    pub(super) fn posts(&self, bytes: u64) -> Vec<Step> {
+        let mut steps = self.post(1);
+        steps.push(self.port.send(bytes));
+        steps
+    }
+
+    /// Takes the answer off the cable.
+    pub(super) fn takes(&self, bytes: u64) -> Vec<Step> {
+        let mut steps = vec![self.port.reply(bytes)];
+        steps.extend(self.receive());
+        steps
     }
 
     fn through_nic(&self) -> Step {

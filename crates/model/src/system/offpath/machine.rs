@@ -106,7 +106,7 @@ impl Machine {
     ) -> Result<Machine, LoadError> {
         let mut kernel = Kernel::new(seed);
         let clients = (0..clients)
-            .map(|number| Client::new(platform, &mut kernel, &format!("client {number}"), 1))
+            .map(|number| Client::new(platform, &mut kernel, &format!("client {number}"), 1, port))
             .collect::<Result<_, LoadError>>()?;
         Machine::around(platform, (card, host), clients, kernel)
     }
@@ -117,11 +117,15 @@ impl Machine {
     /// The platform lacks a number.
     pub fn of_fleet(platform: &Platform, card: Card, machines: u64, seed: u64) -> Result<Machine, LoadError> {
         let mut kernel = Kernel::new(seed);
-        let fleet = Client::new(platform, &mut kernel, "clients'", machines)?;
+        let fleet = Client::new(platform, &mut kernel, "clients'", machines, port)?;
         Machine::around(platform, (card, Host::Server), vec![fleet], kernel)
     }
 
-    fn around(
+    /// A server whose clients are these, and in this kernel already with all that is between.
+    ///
+    /// # Errors
+    /// The platform lacks a number.
+    pub fn around(
         platform: &Platform,
         (card, host): (Card, Host),
         clients: Vec<Client>,
@@ -157,8 +161,8 @@ impl Machine {
     }
 }
 
-/// A cable, or so many as one.
-pub(super) fn port(
+/// So many cables side by side: a message takes one of them.
+pub(super) fn ports(
     platform: &Platform,
     k: &mut Kernel,
     name: &str,
@@ -166,8 +170,19 @@ pub(super) fn port(
 ) -> Result<Network, LoadError> {
     let packet = (platform.bytes("network.mtu")?, platform.bytes("network.overhead")?);
     let half = Picos(platform.span("network.latency")?.0 / 2);
-    let bits = platform.bandwidth(bits)? * platform.ratio("network.efficiency")? * cables as f64;
-    Ok(Network::new(k, name, bits, packet, half))
+    let bits = platform.bandwidth(bits)? * platform.ratio("network.efficiency")?;
+    Ok(Network::side_by_side(k, name, (bits, cables), packet, half))
+}
+
+/// A cable, or so many as one of so many times the bits.
+pub(super) fn port(
+    platform: &Platform,
+    k: &mut Kernel,
+    name: &str,
+    (bits, cables): (&str, u64),
+) -> Result<Network, LoadError> {
+    let one = ports(platform, k, name, (bits, 1))?;
+    Ok(Network { bits: one.bits * cables as f64, ..one })
 }
 
 fn dma_engine(platform: &Platform, k: &mut Kernel) -> Result<DescriptorDma, LoadError> {

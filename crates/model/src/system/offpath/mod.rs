@@ -10,7 +10,7 @@
 //! Source: Wei, Cheng, Liu, Chen, Chen: "Characterizing Off-path SmartNIC for Accelerating Distributed Systems" (OSDI 2023).
 //!
 //! Files: [`machine`] puts together [`client`], [`nic`] and [`fabric`]; [`verbs`] what an operation of a client does to them, [`internal`] what one
-//! between SoC and host does; [`disaggregated`] and [`replication`] two services and the ways to serve them, [`served`] any other by messages;
+//! between SoC and host does; [`disaggregated`] and [`replication`] two services and the ways to serve them, [`parts`] any other by messages;
 //! [`experiments`].
 
 pub mod client;
@@ -20,6 +20,6 @@ pub mod fabric;
 pub mod internal;
 pub mod machine;
 pub mod nic;
+pub mod parts;
 pub mod replication;
-pub mod served;
 pub mod verbs;

@@ -103,23 +103,40 @@ impl Machine {
         work: (f64, Vec<Step>),
     ) -> Vec<Step> {
         let client = self.clients[client];
-        let mut steps = client.post(1);
-        steps.extend([client.port.send(request), self.port.send(request), self.nic.pass(side)]);
-        steps.extend(self.fabric.nic_writes(&mut self.kernel, side, request.max(1)));
+        let mut steps = client.posts(request);
+        steps.extend(self.arrives(side, request));
         steps.extend(self.answer(side, reply, work));
-        steps.extend([self.port.reply(reply), client.port.reply(reply)]);
-        steps.extend(client.receive());
+        steps.push(self.port.reply(reply));
+        steps.extend(client.takes(reply));
+        steps
+    }
+
+    /// A message comes over the cable, into that side's memory.
+    pub(super) fn arrives(&mut self, side: Side, bytes: u64) -> Vec<Step> {
+        let mut steps = vec![self.port.send(bytes), self.nic.pass(side)];
+        steps.extend(self.fabric.nic_writes(&mut self.kernel, side, bytes.max(1)));
         steps
     }
 
     /// A core of that side takes a message, works so many cycles and posts the answer, `then` having been done; up to the NIC having it.
-    pub(super) fn answer(&self, side: Side, reply: u64, (cycles, then): (f64, Vec<Step>)) -> Vec<Step> {
+    pub(super) fn answer(&self, side: Side, reply: u64, work: (f64, Vec<Step>)) -> Vec<Step> {
+        let mut steps = self.taken(side, work);
+        steps.extend(self.departs(side, reply));
+        steps
+    }
+
+    /// A core of that side takes a message and works so many cycles beside taking and posting, `then` is done.
+    pub(super) fn taken(&self, side: Side, (cycles, then): (f64, Vec<Step>)) -> Vec<Step> {
         let processor = self.processor(side);
         let work = processor.cores.work(processor.echo + cycles);
         let mut steps = vec![Step::Wait(self.poll.plus(processor.wake)), work];
         steps.extend(then);
-        // What fits is written with the request; the NIC reads what does not.
-        steps.extend(self.fabric.mmio(side, WORK_REQUEST));
+        steps
+    }
+
+    /// The NIC is told of an answer of that side, and has it. What fits is written with the request; the NIC reads what does not.
+    pub(super) fn departs(&self, side: Side, reply: u64) -> Vec<Step> {
+        let mut steps = self.fabric.mmio(side, WORK_REQUEST);
         if reply > WORK_REQUEST {
             steps.extend(self.fabric.nic_reads(side, reply));
         }

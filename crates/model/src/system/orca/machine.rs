@@ -1,7 +1,7 @@
 //! Client machine, network, server: the parts of one machine of the family, and the ways of a message.
 
 use crate::component::{Accelerator, Coherent, Memory, Network, PcieLink, Towards};
-use crate::kernel::{Kernel, ResourceId, Service, Step};
+use crate::kernel::{Kernel, ProgramId, ResourceId, Service, Step};
 use crate::pcie::{Generation, Link};
 use crate::platform::unit::Dimension;
 use crate::platform::{LoadError, Platform, picos, transfer};
@@ -29,15 +29,77 @@ pub struct Fabric {
     pub local: Option<Memory>,
 }
 
+/// A client machine.
+#[derive(Clone, Copy, Debug)]
+pub struct Client {
+    /// Its cores that post.
+    pub cores: ResourceId,
+    /// Its cores that find responses.
+    receivers: Own,
+    nic: ResourceId,
+    nic_unit: Picos,
+    nic_latency: Picos,
+    doorbell: Picos,
+    poll: Picos,
+    software: Picos,
+}
+
+impl Client {
+    /// By itself, as a part of a machine: so many machines of it as one.
+    ///
+    /// # Errors
+    /// The platform lacks a number.
+    pub fn new(k: &mut Kernel, platform: &Platform, machines: u64) -> Result<Client, LoadError> {
+        let nic = k.resource("client nic", machines as usize);
+        let count = platform.count("client.instances")? * machines;
+        let cores = k.resources("client core", count as u32);
+        Client::with(k, platform, (cores, count as u32), nic)
+    }
+
+    fn with(
+        k: &mut Kernel,
+        platform: &Platform,
+        (cores, count): (ResourceId, u32),
+        nic: ResourceId,
+    ) -> Result<Client, LoadError> {
+        Ok(Client {
+            cores,
+            receivers: Own { first: k.resources("client receiver", count), count },
+            nic,
+            nic_unit: platform.service("nic.rate", 1)?,
+            nic_latency: platform.span("nic.latency")?,
+            doorbell: platform.span("client.doorbell")?,
+            poll: platform.span("client.poll")?,
+            software: platform.span("jitter.software")?,
+        })
+    }
+
+    fn through_nic(&self) -> Step {
+        let service = Service::Fixed(self.nic_unit);
+        Step::Use { at: self.nic, service, units: 1, after: self.nic_latency }
+    }
+
+    /// Posts a request, up to its NIC having sent it.
+    pub(super) fn posts(&self) -> Vec<Step> {
+        vec![Step::Wait(self.doorbell), self.through_nic()]
+    }
+
+    /// A response comes in: what its NIC does, then what it takes until the client knows.
+    pub(super) fn notices(&self) -> [Vec<Step>; 2] {
+        let known = Step::Wait(self.doorbell.plus(self.poll));
+        [vec![self.through_nic()], vec![known, late(self.receivers, self.software)]]
+    }
+}
+
 /// Everything.
 #[derive(Debug)]
 pub struct Machine {
     /// Its resources are in here.
     pub kernel: Kernel,
-    /// Clients' cores that post.
-    pub client_cores: ResourceId,
-    /// Clients' cores that find responses.
-    receivers: Own,
+    /// Clients, where they are this machine's.
+    pub client: Option<Client>,
+    /// Acknowledgements, to the server and back.
+    acks: [ProgramId; 2],
     /// What hardware is late by, for requests apart from each other.
     late: Own,
     /// All ports together.
@@ -60,18 +122,13 @@ pub struct Machine {
 /// Numbers that steps are made of.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Numbers {
-    pub client_doorbell: Picos,
-    pub client_poll: Picos,
-    pub client_nic: ResourceId,
     pub nic_unit: Picos,
     pub nic: Picos,
     pub reth: u64,
-    pub ack: u64,
     pub rpc: u64,
     pub two_sided: u64,
     pub llc: Picos,
     pub home: Picos,
-    pub software: Picos,
     pub hardware: Picos,
 }
 
@@ -85,28 +142,42 @@ pub enum Message {
 }
 
 impl Machine {
-    /// With so many host cores that serve.
+    /// With so many host cores that serve, and clients.
     ///
     /// # Errors
     /// The platform lacks a number.
     pub fn new(platform: &Platform, host_cores: u64, seed: u64) -> Result<Machine, LoadError> {
         let mut kernel = Kernel::new(seed);
+        let count = platform.count("client.instances")? as u32;
+        let cores = kernel.resources("client core", count);
+        let nic = kernel.resource("client nic", 1);
+        let clients = move |k: &mut Kernel| Client::with(k, platform, (cores, count), nic).map(Some);
+        Machine::build(platform, host_cores, kernel, clients)
+    }
+
+    /// The server alone, whose clients and all between are in this kernel already.
+    ///
+    /// # Errors
+    /// The platform lacks a number.
+    pub fn around(platform: &Platform, host_cores: u64, kernel: Kernel) -> Result<Machine, LoadError> {
+        Machine::build(platform, host_cores, kernel, |_| Ok(None))
+    }
+
+    fn build(
+        platform: &Platform,
+        host_cores: u64,
+        mut kernel: Kernel,
+        client: impl FnOnce(&mut Kernel) -> Result<Option<Client>, LoadError>,
+    ) -> Result<Machine, LoadError> {
         let k = &mut kernel;
-        let instances = platform.count("client.instances")? as u32;
-        let client_cores = k.resources("client core", instances);
         let numbers = Numbers {
-            client_doorbell: platform.span("client.doorbell")?,
-            client_poll: platform.span("client.poll")?,
-            client_nic: k.resource("client nic", 1),
             nic_unit: platform.service("nic.rate", 1)?,
             nic: platform.span("nic.latency")?,
             reth: platform.bytes("network.reth")?,
-            ack: platform.bytes("network.ack")? / platform.count("network.batched_ack")?,
             rpc: platform.bytes("rpc.header")?,
             two_sided: platform.bytes("rpc.two_sided_header")?,
             llc: platform.span("host.llc_latency")?,
             home: platform.span("host.core_to_home")?,
-            software: platform.span("jitter.software")?,
             hardware: platform.span("jitter.hardware")?,
         };
         let ports = platform.count("network.ports")? as f64;
@@ -121,11 +192,11 @@ impl Machine {
             }
         };
         let host = Own { first: k.resources("host core", host_cores as u32), count: host_cores as u32 };
-        let receivers = Own { first: k.resources("client receiver", instances), count: instances };
+        let client = client(k)?;
         let late = Own { first: k.resources("lateness", LATE), count: LATE };
         Ok(Machine {
-            client_cores,
-            receivers,
+            client,
+            acks: acknowledgements(k, platform, &network)?,
             late,
             network,
             nic,
@@ -151,24 +222,35 @@ impl Machine {
     }
 
     /// A client's message of `bytes` to the server's NIC; its acknowledgement goes back.
-    pub fn request(&mut self, kind: Message, bytes: u64) -> Vec<Step> {
-        let n = self.numbers;
+    pub fn request(&self, kind: Message, bytes: u64) -> Vec<Step> {
+        let client = self.client.iter().flat_map(Client::posts);
+        client.chain(self.arrives(kind, bytes)).collect()
+    }
+
+    /// A message of `bytes` comes over the cable, and the server's NIC has it.
+    pub(super) fn arrives(&self, kind: Message, bytes: u64) -> [Step; 3] {
         let send = self.network.send(bytes + self.headers(kind));
-        let ack = self.ack(self.network.back);
-        let client =
-            Step::Use { at: n.client_nic, service: Service::Fixed(n.nic_unit), units: 1, after: n.nic };
-        vec![Step::Wait(n.client_doorbell), client, send, self.pass_nic(), ack]
+        [send, self.pass_nic(), Step::Fork(self.acks[1])]
     }
 
     /// A message of `bytes` that the server's NIC has, to the client's knowing of it.
-    pub fn response(&mut self, kind: Message, bytes: u64) -> Vec<Step> {
-        let n = self.numbers;
-        let reply = self.network.reply(bytes + self.headers(kind));
-        let ack = self.ack(self.network.forth);
-        let client =
-            Step::Use { at: n.client_nic, service: Service::Fixed(n.nic_unit), units: 1, after: n.nic };
-        let known = Step::Wait(n.client_doorbell.plus(n.client_poll));
-        vec![self.pass_nic(), reply, client, ack, known, late(self.receivers, n.software)]
+    pub fn response(&self, kind: Message, bytes: u64) -> Vec<Step> {
+        let mut steps = self.leaves(kind, bytes).to_vec();
+        let [first, rest] = self.client.map_or_else(Default::default, |client| client.notices());
+        steps.extend(first);
+        steps.push(self.acknowledged());
+        steps.extend(rest);
+        steps
+    }
+
+    /// A message of `bytes` that the server's NIC has goes over the cable.
+    pub(super) fn leaves(&self, kind: Message, bytes: u64) -> [Step; 2] {
+        [self.pass_nic(), self.network.reply(bytes + self.headers(kind))]
+    }
+
+    /// The client's NIC acknowledges a response.
+    pub(super) fn acknowledged(&self) -> Step {
+        Step::Fork(self.acks[0])
     }
 
     /// Hardware is late now and then: another agent has the line, or the ring.
@@ -206,13 +288,19 @@ impl Machine {
         let n = &self.numbers;
         n.rpc + if kind == Message::OneSided { n.reth } else { n.two_sided }
     }
+}
 
-    fn ack(&mut self, at: ResourceId) -> Step {
-        let bytes = self.numbers.ack;
-        let service = Service::Fixed(transfer(bytes, self.network.bits));
-        let steps = [Step::Use { at, service, units: bytes, after: Picos::ZERO }];
-        Step::Fork(self.kernel.program("acknowledgement", steps))
-    }
+/// Of messages to the client, and to the server.
+fn acknowledgements(
+    k: &mut Kernel,
+    platform: &Platform,
+    network: &Network,
+) -> Result<[ProgramId; 2], LoadError> {
+    let bytes = platform.bytes("network.ack")? / platform.count("network.batched_ack")?;
+    let service = Service::Fixed(transfer(bytes, network.bits));
+    Ok([network.forth, network.back].map(|at| {
+        k.program("acknowledgement", [Step::Use { at, service, units: bytes, after: Picos::ZERO }])
+    }))
 }
 
 /// So many requests are late apart from each other.

@@ -12,14 +12,13 @@
 //! is its name in the review that setups and results are numbered after.
 //!
 //! Files: [`machine`] the parts and the ways between them, [`serve`] what each server does for a piece of work,
-//! [`clients`] instances that keep batches under way, [`transactions`] chains, [`reduction`] embedding rows, [`setting()`] for the planner, [`experiments`].
+//! [`clients`] instances that keep batches under way, [`transactions`] chains, [`reduction`] embedding rows, [`parts`] for the planner, [`experiments`].
 
 pub mod clients;
 pub mod experiments;
 pub mod machine;
+pub mod parts;
 pub mod reduction;
 pub mod serve;
-pub mod setting;
-pub mod transactions;
 
-pub use setting::setting;
+pub mod transactions;

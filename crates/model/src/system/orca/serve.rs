@@ -9,7 +9,7 @@
 use super::machine::{Fabric, Machine, Message, Own, host_seconds, span};
 use crate::component::coherent::lines;
 use crate::component::{LINE, Towards};
-use crate::kernel::{ProgramId, Service, Step};
+use crate::kernel::{Kernel, ProgramId, Service, Step};
 use crate::platform::{LoadError, Platform};
 use crate::popularity;
 use base::Picos;
@@ -101,13 +101,22 @@ impl<'a> Servers<'a> {
         batch: u64,
         seed: u64,
     ) -> Result<Servers<'a>, LoadError> {
-        Ok(Servers {
-            machine: Machine::new(platform, host_cores, seed)?,
-            platform,
-            popularity,
-            batch,
-            place: 0.5,
-        })
+        let machine = Machine::new(platform, host_cores, seed)?;
+        Ok(Servers { machine, platform, popularity, batch, place: 0.5 })
+    }
+
+    /// A server that is a part of a machine: see [`Machine::around`].
+    ///
+    /// # Errors
+    /// The platform lacks a number.
+    pub fn around(
+        platform: &'a Platform,
+        host_cores: u64,
+        (popularity, batch): (Popularity, u64),
+        kernel: Kernel,
+    ) -> Result<Servers<'a>, LoadError> {
+        let machine = Machine::around(platform, host_cores, kernel)?;
+        Ok(Servers { machine, platform, popularity, batch, place: 0.5 })
     }
 
     /// Programs that follow are of requests at this place of their batch, 0 to 1: how much of it they wait for. The mean otherwise.
@@ -149,21 +158,42 @@ impl<'a> Servers<'a> {
     /// # Errors
     /// The platform lacks a number.
     pub fn host(&mut self, work: &Work) -> Result<ProgramId, LoadError> {
-        let busy = self.host_time(work)?;
         let mut steps = self.machine.request(Message::TwoSided, work.request);
-        steps.push(self.machine.to_host(work.request + LINE));
-        steps.push(own_core(self.machine.host, busy));
+        steps.push(self.memory_written(work.request));
+        steps.extend(self.at_host(work)?);
+        steps.extend(self.posted_by_host(work.reply));
+        steps.extend(self.machine.response(Message::TwoSided, work.reply));
+        Ok(self.machine.kernel.program("host cores", steps))
+    }
+
+    /// The NIC writes a message into host memory, with what says that it has come.
+    pub(super) fn memory_written(&self, request: u64) -> Step {
+        self.machine.to_host(request + LINE)
+    }
+
+    /// The core whose request it is works on it.
+    pub(super) fn host_core(&self, work: &Work) -> Result<Step, LoadError> {
+        Ok(own_core(self.machine.host, self.host_time(work)?))
+    }
+
+    /// What host cores do, from the message in memory to the response.
+    pub(super) fn at_host(&mut self, work: &Work) -> Result<Vec<Step>, LoadError> {
+        let busy = self.host_time(work)?;
+        let mut steps = vec![own_core(self.machine.host, busy)];
         steps.extend(self.batch_wait(busy));
         steps.extend(self.host_memory(work)?);
         steps.extend(self.copies(work));
+        Ok(steps)
+    }
+
+    /// A core has the NIC send a response: alone with the doorbell, of a batch by DMA.
+    pub(super) fn posted_by_host(&self, reply: u64) -> Vec<Step> {
         if self.batch == 1 {
-            steps.push(self.machine.to_nic(LINE + work.reply));
-        } else {
-            steps.push(self.machine.to_nic(8));
-            steps.extend(self.machine.nic_reads(LINE + work.reply));
+            return vec![self.machine.to_nic(LINE + reply)];
         }
-        steps.extend(self.machine.response(Message::TwoSided, work.reply));
-        Ok(self.machine.kernel.program("host cores", steps))
+        let mut steps = vec![self.machine.to_nic(8)];
+        steps.extend(self.machine.nic_reads(LINE + reply));
+        steps
     }
 
     /// The SmartNIC's cores serve it: shares and programs of what hits their cache and of what misses.
@@ -171,8 +201,7 @@ impl<'a> Servers<'a> {
     /// # Errors
     /// The platform lacks a number, or has no SmartNIC.
     pub fn soc(&mut self, work: &Work) -> Result<Vec<(f64, ProgramId)>, LoadError> {
-        let hits = self.popularity.hits(self.platform.bytes("soc.cache")?);
-        let parts = [(hits, true), (1.0 - hits, false)].into_iter().filter(|(share, _)| *share > 0.0);
+        let parts = self.soc_hits()?.into_iter();
         parts.map(|(share, hit)| Ok((share, self.soc_program(work, hit)?))).collect()
     }
 
@@ -181,6 +210,14 @@ impl<'a> Servers<'a> {
     /// # Errors
     /// The platform lacks a number, or has no SmartNIC.
     pub fn soc_program(&mut self, work: &Work, hit: bool) -> Result<ProgramId, LoadError> {
+        let mut steps = self.machine.request(Message::TwoSided, work.request);
+        steps.extend(self.at_soc(work, hit)?);
+        steps.extend(self.machine.response(Message::TwoSided, work.reply));
+        Ok(self.machine.kernel.program("SmartNIC cores", steps))
+    }
+
+    /// What the SmartNIC does, from its NIC units having the request to their having the response.
+    pub(super) fn at_soc(&mut self, work: &Work, hit: bool) -> Result<Vec<Step>, LoadError> {
         let Some((cores, _)) = self.machine.soc else {
             let (platform, number) = (self.platform.name.clone(), "soc.cores above 0".into());
             return Err(LoadError::Missing { platform, number });
@@ -189,8 +226,7 @@ impl<'a> Servers<'a> {
         let busy = self.core_time(work, memory)? / self.platform.ratio("soc.speed")?;
         let internal = self.platform.span("soc.internal")?;
         let post = self.platform.span("soc.read_post")?.as_secs_f64();
-        let mut steps = self.machine.request(Message::TwoSided, work.request);
-        steps.extend([Step::Wait(internal), own_core(cores, busy)]);
+        let mut steps = vec![Step::Wait(internal), own_core(cores, busy)];
         steps.extend(self.batch_wait(busy));
         if !hit {
             let read = self.remote_read(work.access.max(1))?;
@@ -207,8 +243,13 @@ impl<'a> Servers<'a> {
         }
         steps.extend(self.copies(work));
         steps.push(Step::Wait(internal));
-        steps.extend(self.machine.response(Message::TwoSided, work.reply));
-        Ok(self.machine.kernel.program("SmartNIC cores", steps))
+        Ok(steps)
+    }
+
+    /// Shares of what hits the SmartNIC's cache, and of what misses it.
+    pub(super) fn soc_hits(&self) -> Result<Vec<(f64, bool)>, LoadError> {
+        let hits = self.popularity.hits(self.platform.bytes("soc.cache")?);
+        Ok([(hits, true), (1.0 - hits, false)].into_iter().filter(|(share, _)| *share > 0.0).collect())
     }
 
     /// The SmartNIC's core reads host memory by RDMA.
@@ -235,25 +276,43 @@ impl<'a> Servers<'a> {
     /// # Errors
     /// The platform lacks a number, an accelerator, or memory of its own where `data` wants it.
     pub fn accelerator(&mut self, work: &Work, data: Data, rings: Rings) -> Result<ProgramId, LoadError> {
-        let missing =
-            |number: &str| LoadError::Missing { platform: self.platform.name.clone(), number: number.into() };
-        let fabric = self.machine.fabric.ok_or_else(|| missing("interconnect.clock"))?;
-        if data == Data::Local && fabric.local.is_none() {
-            return Err(missing("local.capacity"));
-        }
         let mut steps = self.machine.request(Message::OneSided, work.request);
-        steps.push(self.machine.to_host(work.request + self.machine.numbers.rpc));
         match rings {
-            Rings::Pinned => {}
-            Rings::Pointers => steps.push(self.machine.to_host(4)),
+            Rings::Pinned => steps.push(self.ring_written(work.request)),
+            Rings::Pointers => steps.extend(self.ring_and_pointer(work.request)),
             Rings::TwoWrites => {
+                steps.push(self.ring_written(work.request));
                 // Right behind the other, whose way its latency overlaps.
                 let mut second = self.machine.request(Message::OneSided, 4);
                 second.push(self.machine.to_host(4));
                 steps.insert(0, Step::Fork(self.machine.kernel.program("pointer", second)));
             }
         }
-        steps.extend(fabric.endpoint.signal());
+        steps.extend(self.at_accelerator(work, data)?);
+        steps.extend(self.posted_by_accelerator(work.reply));
+        steps.extend(self.machine.response(Message::OneSided, work.reply));
+        Ok(self.machine.kernel.program("accelerator", steps))
+    }
+
+    /// The NIC writes a request into a ring in host memory.
+    fn ring_written(&self, request: u64) -> Step {
+        self.machine.to_host(request + self.machine.numbers.rpc)
+    }
+
+    /// And the pointer beside it.
+    pub(super) fn ring_and_pointer(&self, request: u64) -> [Step; 2] {
+        [self.ring_written(request), self.machine.to_host(4)]
+    }
+
+    /// What the accelerator does, from the request in its ring to the response's WQE.
+    pub(super) fn at_accelerator(&mut self, work: &Work, data: Data) -> Result<Vec<Step>, LoadError> {
+        let missing =
+            |number: &str| LoadError::Missing { platform: self.platform.name.clone(), number: number.into() };
+        let fabric = self.machine.fabric.ok_or_else(|| missing("interconnect.clock"))?;
+        if data == Data::Local && fabric.local.is_none() {
+            return Err(missing("local.capacity"));
+        }
+        let mut steps = fabric.endpoint.signal().to_vec();
         steps.push(self.machine.hardware_late());
         steps.extend(fabric.unit.enter());
         let arrived = Step::Wait(self.machine.numbers.llc);
@@ -261,7 +320,16 @@ impl<'a> Servers<'a> {
         steps.extend(self.in_accelerator(&fabric, work, data)?);
         steps.extend(self.copies(work));
         steps.extend(self.respond(&fabric, work.reply)?);
-        Ok(self.machine.kernel.program("accelerator", steps))
+        Ok(steps)
+    }
+
+    /// One doorbell of 8 bytes for the batch; the NIC fetches WQE and data.
+    pub(super) fn posted_by_accelerator(&self, reply: u64) -> Vec<Step> {
+        let doorbell = self.machine.pcie.link.write(8).forth;
+        let shared = crate::pcie::Load { bytes: doorbell.bytes.div_ceil(self.batch), ..doorbell };
+        let mut steps = vec![self.machine.pcie.carry(shared, Towards::Device)];
+        steps.extend(self.machine.nic_reads(LINE + reply));
+        steps
     }
 
     fn in_accelerator(&mut self, fabric: &Fabric, work: &Work, data: Data) -> Result<Vec<Step>, LoadError> {
@@ -335,7 +403,7 @@ impl<'a> Servers<'a> {
         Ok(steps)
     }
 
-    /// WQE, fence, doorbell; the NIC fetches WQE and data. Who posts is taken until the fence is passed, which waits for the WQEs' way there and
+    /// WQE and fence. Who posts is taken until the fence is passed, which waits for the WQEs' way there and
     /// back, once a batch; a response waits for its own WQE's way.
     fn respond(&mut self, fabric: &Fabric, reply: u64) -> Result<Vec<Step>, LoadError> {
         let doorbell = self.platform.cycles("accelerator.doorbell", "accelerator.clock")?;
@@ -346,12 +414,6 @@ impl<'a> Servers<'a> {
         let service = Service::Fixed(share);
         let mut steps = vec![Step::Fork(wqe), Step::Use { at: fabric.responses, service, units: 1, after }];
         steps.push(fabric.unit.leave());
-        // One doorbell of 8 bytes for the batch.
-        let doorbell = self.machine.pcie.link.write(8).forth;
-        let shared = crate::pcie::Load { bytes: doorbell.bytes.div_ceil(self.batch), ..doorbell };
-        steps.push(self.machine.pcie.carry(shared, Towards::Device));
-        steps.extend(self.machine.nic_reads(LINE + reply));
-        steps.extend(self.machine.response(Message::OneSided, reply));
         Ok(steps)
     }
 

@@ -79,6 +79,7 @@ impl Placed {
             window: self.window,
             rate: None,
             host_cores: None,
+            places: None,
             classes: vec![self.class.clone()],
         };
         let setting = Node::new(host, self.threads, 1).setting(&workload, &[self.route]);

@@ -29,6 +29,7 @@ fn writes(window: u64) -> Workload {
         window,
         rate: None,
         host_cores: None,
+        places: None,
         classes: vec![Class {
             name: "WRITE".into(),
             share: 1.0,

@@ -39,6 +39,7 @@ fn gets(window: u64) -> Workload {
         window,
         rate: None,
         host_cores: None,
+        places: None,
         classes: vec![Class {
             name: "GET".into(),
             share: 1.0,

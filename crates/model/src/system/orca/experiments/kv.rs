@@ -127,9 +127,9 @@ pub(super) fn measure(
     for (share, work) in operations(&platform, point)? {
         mix.extend(programs(&mut servers, who, &work, point.missing)?.iter().map(|(of, p)| (share * of, *p)));
     }
-    let Machine { kernel, client_cores, .. } = servers.machine;
+    let Machine { kernel, client, .. } = servers.machine;
     let clients = Batches {
-        cores: client_cores,
+        cores: client.expect("an experiment has clients").cores,
         instances: platform.count("client.instances")?,
         batch: point.batch,
         post: post(&platform, who)?,

@@ -1,4 +1,5 @@
-//! Any workload on this machine by messages, for the planner: cores of the host or of the SoC answer, or clients read by themselves.
+//! Parts of machines with this NIC's numbers: clients with RDMA, the card with its SoC, the host behind it. It is what the planner asks for any workload;
+//! the published case studies have settings of their own that know more.
 //!
 //! * **host**: SEND/RECV to the host's cores (path ①).
 //! * **SoC**: SEND/RECV to the SoC's cores (path ②). Its memory holds what is most popular; what it does not hold it copies from the host with its
@@ -9,21 +10,56 @@
 //! buffers, protobuf fields take cycles. The SoC's cores need more cycles for the same work. Copies on other machines are WRITEs that the answering side
 //! posts together and waits for.
 //!
-//! The published case studies have settings of their own that know more; this is for everything else.
+//! A message is one piece on the cable, of so many packets; a READ of more than the network's MTU is a little slower here than one by packets.
 
-use super::machine::{Card, Machine, Side};
+use super::client::Client;
+use super::machine::{Card, Host, Machine, Side, ports};
 use super::verbs::Verb;
-use crate::alternative::{Alternative, Part, Place, Setting};
-use crate::kernel::{ProgramId, Step};
+use crate::alternative::Place;
+use crate::component::WORK_REQUEST;
+use crate::kernel::{Kernel, Step};
+use crate::machine::piece::{self, Asked, Door, Hop, Offer, Round, Server, Task, Way};
 use crate::platform::unit::Dimension;
 use crate::platform::{LoadError, Platform, picos};
 use crate::popularity;
-use crate::workload::{Class, Workload};
+use crate::system::host::Link;
+use crate::workload::Class;
 use base::Picos;
+use std::convert::Infallible;
 
-/// Requester machines.
-const CLIENTS: usize = 11;
+/// Requester machines, where nothing says how many.
+pub const CLIENTS: u64 = 11;
 const LINE: u64 = 64;
+
+impl piece::Clients for Client {
+    fn asks(&self, class: &Class, _: Link, door: Door) -> Asked {
+        let (forth, back) = match door {
+            Door::Memory => {
+                let mut back = vec![self.port.reply(class.reply)];
+                back.extend(self.notice());
+                (self.posts(class.request), back)
+            }
+            _ => (self.posts(class.request), self.takes(class.reply)),
+        };
+        Asked { forth, card: Vec::new(), back }
+    }
+
+    fn can_read(&self) -> bool {
+        true
+    }
+}
+
+/// So many client machines.
+///
+/// # Errors
+/// The platform lacks a number.
+pub fn clients(
+    k: &mut Kernel,
+    platform: &Platform,
+    machines: u64,
+) -> Result<Box<dyn piece::Clients>, LoadError> {
+    Ok(Box::new(Client::new(platform, k, "clients'", machines, ports)?))
+}
 
 /// What work costs a core of a side.
 #[derive(Clone, Copy, Debug)]
@@ -72,9 +108,8 @@ impl Costs {
     }
 }
 
-struct Served<'a> {
+struct Served {
     machine: Machine,
-    workload: &'a Workload,
     host: Costs,
     soc: Costs,
     /// Share of the accesses that the SoC's memory serves.
@@ -83,39 +118,56 @@ struct Served<'a> {
     acknowledged: Picos,
 }
 
-/// The ways to serve a workload.
+/// A server with this card, this host, or both.
 ///
 /// # Errors
 /// The platform lacks a number.
-pub fn setting(platform: &Platform, workload: &Workload, seed: u64) -> Result<Setting, LoadError> {
+pub fn server(
+    kernel: Kernel,
+    platform: &Platform,
+    task: &Task<'_>,
+    server: &mut Server,
+) -> Result<Kernel, LoadError> {
+    let workload = task.workload;
     let entry = (workload.working_set / workload.keys.max(1)).max(1);
     let fitting = platform.bytes("soc.memory")? / entry;
     let mut served = Served {
-        machine: Machine::new(platform, Card::Snic, CLIENTS, seed)?,
-        workload,
+        machine: Machine::around(platform, (Card::Snic, Host::Server), Vec::new(), kernel)?,
         host: Costs::of(platform, Side::Host)?,
         soc: Costs::of(platform, Side::Soc)?,
         held: popularity::head_share(workload.keys, workload.skew, fitting.max(1)),
         acknowledged: platform.span("network.latency")?.plus(platform.span("pcie.pass")?),
     };
-    let mut alternatives = vec![
-        served.alternative("host", "SEND/RECV to the host's cores", Place::Host, Served::by_host),
-        served.alternative(
-            "SoC",
-            "SEND/RECV to the SoC's cores, host memory by DMA",
-            Place::NicCores,
-            Served::by_soc,
-        ),
-    ];
+    let mut offer = |name: &str, what: &str, place, ways: &mut dyn FnMut(&Class) -> Vec<Way>| {
+        let Ok(ways) = task.each(|class| Ok::<_, Infallible>(ways(class)));
+        server.offers.push(Offer { name: name.into(), what: what.into(), place, link: Link::Udp, ways });
+    };
+    if task.parts.host {
+        offer("host", "SEND/RECV to the host's cores", Place::Host, &mut |class| served.by_host(class));
+    }
+    if task.parts.card {
+        let what = "SEND/RECV to the SoC's cores, host memory by DMA";
+        offer("SoC", what, Place::NicCores, &mut |class| served.by_soc(class));
+    }
     let readable = workload.classes.iter().filter(|class| by_itself(class)).count();
-    if readable > 0 {
+    if readable > 0 && task.can_read && task.parts.host && task.parts.card {
         let place = if readable == workload.classes.len() { Place::Client } else { Place::Several };
         let what = "clients READ index and value in host memory; what needs cores goes to the host";
-        alternatives.push(served.alternative("READs", what, place, Served::by_reads));
+        offer("READs", what, place, &mut |class| served.by_reads(class));
     }
-    let host_cores = vec![served.machine.processor(Side::Host).cores.at];
-    let arguments = served.machine.blocks(Side::Soc, workload.working_set);
-    Ok(Setting { kernel: served.machine.kernel, alternatives, host_cores, power: vec![], arguments })
+    if task.parts.host {
+        let processor = served.machine.processor(Side::Host);
+        server.tells = vec![processor.cores.work(processor.echo)];
+        server.host_cores.push(processor.cores.at);
+    }
+    if task.parts.card {
+        server.passes(task.told, |door, request, reply| served.hop(door, request, reply));
+        // A range that reaches all banks is as good as any.
+        let blocks = served.machine.blocks(Side::Soc, workload.working_set);
+        let all = served.machine.blocks(Side::Soc, u64::MAX);
+        server.arguments = (blocks < all).then_some(blocks);
+    }
+    Ok(served.machine.kernel)
 }
 
 /// Whether a client can do it with READs alone.
@@ -123,41 +175,42 @@ fn by_itself(class: &Class) -> bool {
     class.cacheable && class.store == 0 && class.rows == 0 && class.fields == 0
 }
 
-type Shares = Vec<(f64, ProgramId)>;
-
-impl Served<'_> {
-    fn alternative(
-        &mut self,
-        name: &str,
-        what: &str,
-        place: Place,
-        programs: fn(&mut Self, usize, &Class) -> Shares,
-    ) -> Alternative {
-        let mut parts = Vec::new();
-        for class in &self.workload.classes {
-            for client in 0..CLIENTS {
-                for (share, program) in programs(self, client, class) {
-                    let share = share * class.share / CLIENTS as f64;
-                    parts.push(Part { class: class.name.clone(), share, program });
-                }
+impl Served {
+    /// The card, from the cable to the memory or the cores that the door leads to, and back.
+    fn hop(&mut self, door: Door, request: u64, reply: u64) -> Hop {
+        let side = if door == Door::Card { Side::Soc } else { Side::Host };
+        let machine = &mut self.machine;
+        let (forth, mut back) = match door {
+            Door::Memory => {
+                let forth = vec![machine.port.send(request), machine.nic.pass(side)];
+                (forth, machine.fabric.nic_reads(side, reply))
             }
-        }
-        Alternative { name: name.into(), what: what.into(), place, parts }
+            // A doorbell, and what it leads to in memory.
+            Door::Ring => {
+                let mut back = machine.fabric.mmio(side, 8);
+                back.extend(machine.fabric.nic_reads(side, WORK_REQUEST + reply));
+                back.push(machine.nic.pass_by());
+                (machine.arrives(side, request), back)
+            }
+            Door::Cores | Door::Card => (machine.arrives(side, request), machine.departs(side, reply)),
+        };
+        back.push(machine.port.reply(reply));
+        Hop { forth, back, acknowledged: Vec::new() }
     }
 
-    fn by_host(&mut self, client: usize, class: &Class) -> Shares {
+    fn by_host(&mut self, class: &Class) -> Vec<Way> {
         let mut work = vec![self.machine.processor(Side::Host).cores.busy(self.host.work(class))];
         work.extend(self.copies(Side::Host, class));
-        vec![(1.0, self.message(client, Side::Host, class, work))]
+        vec![Way::message(Door::Cores, class, self.machine.taken(Side::Host, (0.0, work)))]
     }
 
-    fn by_soc(&mut self, client: usize, class: &Class) -> Shares {
+    fn by_soc(&mut self, class: &Class) -> Vec<Way> {
         let cores = self.machine.processor(Side::Soc).cores;
         let mut held = vec![cores.busy(self.soc.work(class))];
         held.extend(self.copies(Side::Soc, class));
-        let near = self.message(client, Side::Soc, class, held);
+        let near = Way::message(Door::Card, class, self.machine.taken(Side::Soc, (0.0, held)));
         if self.held >= 1.0 {
-            return vec![(1.0, near)];
+            return vec![near];
         }
         // What has been copied is worked through as if it had been there.
         let mut work = Vec::new();
@@ -173,25 +226,18 @@ impl Served<'_> {
             work.extend(self.machine.by_dma_steps(Verb::Write, class.store));
         }
         work.extend(self.copies(Side::Soc, class));
-        vec![(self.held, near), (1.0 - self.held, self.message(client, Side::Soc, class, work))]
+        let far = Way::message(Door::Card, class, self.machine.taken(Side::Soc, (0.0, work)));
+        vec![Way { share: self.held, ..near }, Way { share: 1.0 - self.held, ..far }]
     }
 
-    fn by_reads(&mut self, client: usize, class: &Class) -> Shares {
+    fn by_reads(&mut self, class: &Class) -> Vec<Way> {
         if !by_itself(class) {
-            return self.by_host(client, class);
+            return self.by_host(class);
         }
         // The last access finds the value; those before it say where it is.
-        let mut steps = Vec::new();
-        for _ in 1..class.lookups {
-            steps.extend(self.machine.one_sided_steps(client, Verb::Read, Side::Host, class.lookup, 1));
-        }
-        steps.extend(self.machine.one_sided_steps(client, Verb::Read, Side::Host, class.reply, 1));
-        vec![(1.0, self.machine.kernel.program(&class.name, steps))]
-    }
-
-    fn message(&mut self, client: usize, side: Side, class: &Class, work: Vec<Step>) -> ProgramId {
-        let steps = self.machine.two_sided_steps(client, side, (class.request, class.reply), (0.0, work));
-        self.machine.kernel.program(&class.name, steps)
+        let read = |reply| Round { door: Door::Memory, request: 0, reply, steps: Vec::new() };
+        let before = (1..class.lookups).map(|_| read(class.lookup));
+        vec![Way { share: 1.0, rounds: before.chain([read(class.reply)]).collect() }]
     }
 
     /// WRITEs of what is stored to further machines, all at once.
@@ -206,42 +252,5 @@ impl Served<'_> {
         steps.push(Step::Wait(self.acknowledged));
         let copy = self.machine.kernel.program("copy", steps);
         Some(Step::Each(copy, further as u32))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::platform::shipped::shipped;
-    use crate::workload::shipped::SHIPPED;
-
-    fn of(name: &str, change: impl Fn(&mut Workload)) -> Setting {
-        let platform = shipped("bluefield2-ib").expect("it is shipped").expect("it is sound");
-        let mut workload = crate::workload::shipped::shipped(name).expect("shipped").expect("sound");
-        change(&mut workload);
-        setting(&platform, &workload, 1).expect("it is complete")
-    }
-
-    #[test]
-    fn every_shipped_workload_can_be_served_and_shares_add_up() {
-        for (name, _) in SHIPPED {
-            let setting = of(name, |_| ());
-            assert!(setting.alternatives.len() >= 2, "{name}");
-            for way in &setting.alternatives {
-                let sum: f64 = way.parts.iter().map(|part| part.share).sum();
-                assert!((sum - 1.0).abs() < 1e-9, "{name}, {}: {sum}", way.name);
-                assert!(way.parts.iter().all(|part| setting.kernel.unloaded(part.program) > Picos::ZERO));
-            }
-        }
-    }
-
-    #[test]
-    fn what_the_soc_does_not_hold_costs_it_more() {
-        let mean = |working_set: u64| {
-            let setting = of("embedding-reduction", |workload| workload.working_set = working_set);
-            let parts = setting.alternatives[1].parts.iter();
-            parts.map(|part| part.share * setting.kernel.unloaded(part.program).as_secs_f64()).sum::<f64>()
-        };
-        assert!(mean(64 << 30) > mean(1 << 30));
     }
 }
