@@ -58,6 +58,7 @@ impl Difference {
                 span_us,
                 cores: Figure(cores),
                 cores_used: Figure(used),
+                others: Figure(0.0),
                 busy,
                 services,
             }
@@ -129,6 +130,8 @@ impl Difference {
             p99_ns,
             stages,
             cores: cores(now, last, reading, span_us),
+            connections: now.connections.iter().map(|(by, count)| (by.clone(), Figure(*count))).collect(),
+            stored_bytes: Figure(now.stored_bytes),
             together: Figure(if together.1 > 0.0 { together.0 / together.1 } else { 1.0 }),
             doubts,
         }

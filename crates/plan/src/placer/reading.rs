@@ -43,6 +43,10 @@ pub(super) struct ServiceReading {
     /// Whole stays of requests, where the node has them as a histogram.
     pub stays: Option<Histogram>,
     pub methods: BTreeMap<String, f64>,
+    /// Connections open, by transport.
+    pub connections: BTreeMap<String, f64>,
+    /// Bytes of what it keeps.
+    pub stored_bytes: f64,
 }
 
 /// A node as it stands.
@@ -94,6 +98,11 @@ impl Reading {
             stays: (kind == Kind::Rpc)
                 .then(|| histogram(metrics, "millrace_rpc_call_seconds", &name, &SERVER)),
             methods: methods(metrics, &name, kind),
+            connections: connections(metrics, &name, kind),
+            stored_bytes: match kind {
+                Kind::Kv => sum(metrics, "millrace_kv_item_bytes", &labels(&name, &[])).unwrap_or(0.0),
+                Kind::Rpc | Kind::Rec => 0.0,
+            },
             name,
             kind,
             registers,
@@ -226,6 +235,25 @@ fn histogram(page: &str, family: &str, name: &str, more: &[(&str, &str)]) -> His
     }
     buckets.sort_by(|(one, _), (other, _)| one.total_cmp(other));
     Histogram { count: of("count"), seconds: of("sum"), buckets }
+}
+
+/// A service of recommendation does not say how its clients come.
+fn connections(page: &str, name: &str, kind: Kind) -> BTreeMap<String, f64> {
+    let of = |family: &str, more: &[(&str, &str)]| sum(page, family, &labels(name, more));
+    let transports: &[&str] = match kind {
+        Kind::Kv => &["tcp", "shm"],
+        Kind::Rpc => &["tcp", "udp", "unix", "shm", "memory"],
+        Kind::Rec => &[],
+    };
+    let open = |transport: &&str| {
+        let count = match (kind, *transport) {
+            (Kind::Kv, "shm") => of("millrace_kv_shm_connections", &[]),
+            (Kind::Kv, _) => of("millrace_kv_connections", &[]),
+            _ => of("millrace_rpc_connections", &[("side", "server"), ("transport", transport)]),
+        };
+        Some((transport.to_string(), count.filter(|count| *count != 0.0)?))
+    };
+    transports.iter().filter_map(open).collect()
 }
 
 fn methods(page: &str, name: &str, kind: Kind) -> BTreeMap<String, f64> {
