@@ -38,8 +38,8 @@ struct Wait {
 #[derive(Clone, Copy, Debug, Default)]
 struct Station {
     wait: Wait,
-    /// Per second.
-    customers: f64,
+    /// Turns of customers, per second.
+    turns: f64,
     /// Of its capacity.
     utilisation: f64,
 }
@@ -78,7 +78,8 @@ pub fn host_cores(graph: &Graph, rates: &[f64]) -> f64 {
         let stops = way.parts.iter().flat_map(|part| part.stops.iter().map(move |stop| (part.share, stop)));
         stops.map(|(share, stop)| share * stop.wake_cores * stations[stop.row].asleep(stop.awake)).sum()
     };
-    let waking: f64 = graph.ways.iter().zip(rates).map(|(way, rate)| rate * waking(way)).sum();
+    let waking: f64 =
+        graph.ways.iter().zip(rates).map(|(way, rate)| rate / graph.together * waking(way)).sum();
     // Threads of a row look for as long as any of its stops has them look.
     let looking = |(at, row): (usize, &super::graph::Row)| {
         let used = graph.ways.iter().zip(rates).filter(|(_, rate)| **rate > 0.0);
@@ -99,7 +100,7 @@ pub fn host_cores(graph: &Graph, rates: &[f64]) -> f64 {
 impl Station {
     /// Of its time, that a thread sleeps: it has nothing to do, and nothing came for as long as it stays awake.
     fn asleep(&self, awake: f64) -> f64 {
-        (1.0 - self.utilisation) * exp(-self.customers * awake)
+        (1.0 - self.utilisation) * exp(-self.turns * awake)
     }
 
     /// Of its time, that it has nothing to do and does not sleep yet.
@@ -138,7 +139,7 @@ fn station(graph: &Graph, rates: &[f64], at: usize) -> Station {
     let mean = mgc_wait(row.servers, utilisation, service, variation);
     let waiting = erlang_c(row.servers, utilisation).max(1e-9);
     let wait = Wait { mean, variance: mean * mean * (2.0 / waiting - 1.0) };
-    Station { wait, customers, utilisation }
+    Station { wait, turns: customers / graph.together, utilisation }
 }
 
 fn tail(part: &Part, share: f64, stations: &[Station]) -> Tail {

@@ -107,6 +107,8 @@ pub struct Graph {
     pub has_power: bool,
     /// Requests that clients have under way.
     pub window: u64,
+    /// Requests that come in one turn, on average: they find threads awake or asleep together, and share their wake-ups.
+    pub together: f64,
 }
 
 impl Graph {
@@ -119,6 +121,7 @@ impl Graph {
             idle: setting.power.iter().map(|power| power.idle).sum(),
             has_power: !setting.power.is_empty(),
             window: workload.window,
+            together: 1.0,
         };
         let row_of = graph.add_resources(setting);
         for (way, alternative) in graph.ways.iter_mut().zip(&setting.alternatives) {

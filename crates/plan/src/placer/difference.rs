@@ -115,7 +115,7 @@ impl Difference {
         let together = match now.kind {
             Kind::Kv => (count("executed"), count("passes")),
             Kind::Rpc => (1.0, 1.0),
-            Kind::Rec => (count("queries"), count("batches")),
+            Kind::Rec => (count("answered"), count("batches")),
         };
         Service {
             name: now.name.clone(),

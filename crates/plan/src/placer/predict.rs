@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   measured   handler   what a request costs where it is executed: kv execute, rpc handle, rec preprocess and engine
+//!              turns     how many requests come together, and so share system calls and wake-ups
 //!              edge      what is left of the processor time of a request: sockets, framing. Before any of that is measured, the model's own link and code
 //!              rate, mix, sizes, connections, cores that others keep busy
 //!   model      rings, lines, wake-ups, threads that look before they sleep, processors that all of them share
@@ -29,6 +30,7 @@ use model::system::host::{End, Handler, Host, Link, Node, Threads};
 use model::workload::{Class, Workload};
 use ring::wait::WaitPolicy;
 use serde::{Deserialize, Serialize};
+use std::cell::OnceCell;
 
 /// A number, and between which it may be.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -97,6 +99,8 @@ const REQUEST_MIN_NS: f64 = 100.0;
 const LEFT_MIN: f64 = 0.05;
 /// How long who never sleeps stays awake, in seconds.
 const ALWAYS_S: f64 = 1e3;
+/// Requests of one turn at most.
+const TOGETHER_MAX: f64 = 256.0;
 /// Registers of which the model knows what they do.
 const KNOWN: [&str; 4] = ["engine.mode", "place.handlers", "workers.count", "place.rec.preprocess"];
 
@@ -158,6 +162,10 @@ pub struct Served<'a> {
     others_on_engine: f64,
     /// Requests that clients have under way at most; as many as come, if 0.
     under_way: f64,
+    /// Requests that come in one turn.
+    together: f64,
+    /// What it does where it is: asked for more than once in a look.
+    here: OnceCell<Option<Prediction>>,
 }
 
 /// What a node with these numbers would do.
@@ -189,6 +197,8 @@ impl<'a> Served<'a> {
             others: (seen.cores_used.0 - own).max(0.0) + seen.others.0,
             others_on_engine: (busy - on_engine).max(0.0),
             under_way: if connections > 0.0 { connections.max(inside.ceil()) } else { 0.0 },
+            together: service.together.0.clamp(1.0, TOGETHER_MAX),
+            here: OnceCell::new(),
         };
         let node = served.node(&model.host);
         served.handler_ns = handler_ns(service).or_else(|| served.handler_of_model(&node))?;
@@ -204,6 +214,10 @@ impl<'a> Served<'a> {
         }
         // All but handlers is the edge's, until what hand-overs take by the model is known.
         let beside = (measured_ns - served.handler_ns - served.engine_ns).max(REQUEST_MIN_NS);
+        // Calls do not say how many come in one turn: as many as share system calls, that one of them takes so little.
+        if let Some(alone) = modelled().filter(|_| service.kind == Kind::Rpc) {
+            served.together = (alone / beside).clamp(1.0, TOGETHER_MAX);
+        }
         served.edge_ns = beside;
         let handed_over = served.numbers(&model.host, &served.present)?.cores - served.work_of_a_second();
         served.edge_ns = (beside - handed_over.max(0.0) * 1e9 / service.rate.0).max(REQUEST_MIN_NS);
@@ -241,6 +255,13 @@ impl<'a> Served<'a> {
         if to.values().any(unknown) {
             return None;
         }
+        if *to == self.present {
+            return *self.here.get_or_init(|| self.prediction(to));
+        }
+        self.prediction(to)
+    }
+
+    fn prediction(&self, to: &Choice) -> Option<Prediction> {
         let [fast, slow] = &self.model.ends;
         let [one, mid, other] = [fast, &self.model.host, slow].map(|host| self.numbers(host, to));
         let all = [one?, mid?, other?];
@@ -282,6 +303,7 @@ impl<'a> Served<'a> {
         let setting = node.with(vec![alternative(program)], 1);
         let workload = workload(self.service, self.under_way as u64);
         let mut graph = Graph::of(&setting, &workload, &Limits::default());
+        graph.together = self.together;
         for row in &mut graph.rows {
             let others = match &*row.name {
                 "processors" => self.others,

@@ -176,7 +176,6 @@ const OF_REC: &[Asked] = &[
     ("refused", "millrace_rec_requests_total", &[("outcome", "refused")]),
     ("expired", "millrace_rec_requests_total", &[("outcome", "expired")]),
     ("panicked", "millrace_rec_requests_total", &[("outcome", "panicked")]),
-    ("queries", "millrace_rec_queries_total", &[]),
     ("batches", "millrace_rec_batches_total", &[]),
     ("preprocess", "millrace_rec_busy_seconds_total", &[("thread", "preprocess")]),
     ("engine", "millrace_rec_busy_seconds_total", &[("thread", "engine")]),

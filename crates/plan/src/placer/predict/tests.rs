@@ -80,6 +80,20 @@ fn a_thread_that_sleeps_costs_whoever_wakes_it() {
 }
 
 #[test]
+fn requests_that_come_together_share_a_wake_up() {
+    let mut store = service("s", Kind::Kv);
+    store.rate = Figure(20_000.0);
+    store.stages.insert("execute".into(), Figure(500.0));
+    store.cores.insert(Location::Edge, Figure(0.1));
+    let mut cores = |together| {
+        store.together = Figure(together);
+        at(&store, &[("engine.mode", "dedicated")]).cores.mid
+    };
+    let (alone, many) = (cores(1.0), cores(16.0));
+    assert!(many < 0.5 * alone, "{many} {alone}");
+}
+
+#[test]
 fn what_others_use_is_not_there() {
     let service = loaded(100_000.0, 5_000.0);
     let alone = seen(&service, 2.0);
