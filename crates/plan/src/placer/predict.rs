@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   measured   handler   what a request costs where it is executed: kv execute, rpc handle, rec preprocess and engine
+//!              edge      what is left of the processor time of a request: sockets, framing; until that is measured, the model's link and code
 //!              turns     how many requests come together, and so share system calls and wake-ups
-//!              edge      what is left of the processor time of a request: sockets, framing. Before any of that is measured, the model's own link and code
 //!              rate, mix, sizes, connections, cores that others keep busy
 //!   model      rings, lines, wake-ups, threads that look before they sleep, processors that all of them share
 //!
@@ -324,13 +324,12 @@ impl<'a> Served<'a> {
             0.0 => f64::INFINITY,
             under_way => 1e9 * graph.ways[0].unloaded + (under_way - 1.0) * work_ns,
         };
+        // RPC times a call from when it is read to when its reply is ready: what its edge does before and after that is not in it.
+        let untimed_ns = if self.service.kind == Kind::Rpc { self.edge_ns } else { 0.0 };
+        let stay = |seconds: f64| (1e9 * seconds).min(longest) - untimed_ns;
+        let [p50_ns, p99_ns] = [latencies.p50, latencies.p99].map(|of| stay(of).max(self.handler_ns));
         let cores = estimate::host_cores(&graph, &[self.service.rate.0]);
-        Some(Numbers {
-            capacity,
-            p50_ns: (1e9 * latencies.p50).min(longest),
-            p99_ns: (1e9 * latencies.p99).min(longest),
-            cores,
-        })
+        Some(Numbers { capacity, p50_ns, p99_ns, cores })
     }
 }
 

@@ -1,7 +1,8 @@
 //! What could be chosen, and whether to: one decision at most.
 //!
 //! `model`: a choice is gone to if it is better even when all predictions err (low gain over what is required), or, where the limit is broken already, as
-//! expected. One that is better as expected is tried: within a third of the budget, and only while the limit is not near. What is required is the hysteresis, the cost of a move over the time that it stays, and how far the figures stray by themselves.
+//! expected. One that is better as expected is tried: within a third of the budget, and only while the limit is not near.
+//! What is required is the hysteresis, the cost of a move over the time that it stays, and how far the figures stray by themselves.
 //!
 //! `greedy`: the fastest choice whose capacity is not full of what comes; else the one with the most. Wei et al., OSDI 2023, §4.2.
 //! `fixed`: where the operator says, at once.

@@ -79,6 +79,14 @@ fn a_thread_that_sleeps_costs_whoever_wakes_it() {
     assert!(seldom > edge + 20e-6 && often < seldom, "{edge} {seldom} {often}");
 }
 
+/// Beside a short handler the hand-over is most of what a call's own clock sees, however much its sockets take.
+#[test]
+fn sockets_are_not_in_the_stay_of_a_call() {
+    let service = loaded(500.0, 5_000.0);
+    let (edge, engine) = (at(&service, &[]), at(&service, &[("place.handlers", "engine")]));
+    assert!(edge.p50_ns.mid < 1_000.0 && engine.p50_ns.mid > 20.0 * edge.p50_ns.mid, "{edge:?} {engine:?}");
+}
+
 #[test]
 fn requests_that_come_together_share_a_wake_up() {
     let mut store = service("s", Kind::Kv);
@@ -109,7 +117,7 @@ fn few_clients_wait_behind_few() {
     let many = at(&service, &[]);
     service.connections.insert("tcp".into(), Figure(2.0));
     let few = at(&service, &[]);
-    assert!(few.p99_ns.mid < many.p99_ns.mid && few.p99_ns.mid >= 105_000.0, "{few:?} {many:?}");
+    assert!(few.p99_ns.mid < many.p99_ns.mid && few.p99_ns.mid >= 100_000.0, "{few:?} {many:?}");
 }
 
 #[test]
