@@ -11,11 +11,11 @@
 //!   p50, p99   `plan::estimate::latencies`; behind no more requests than clients have under way
 //!   cores      `plan::estimate::host_cores`
 //! ```
-//! Ranges: all numbers of the platform at the fast ends of their ranges, and at the slow ends; and how far `check-host` found the model off for services at
-//! that place (`Handler::known_error`).
+//! Ranges: all numbers of the platform at the fast ends of their ranges, and at the slow ends; and how far `check-host` found the model off for
+//! services at that place (`Handler::known_error`).
 //!
-//! It says nothing of what the model does not know: what forms, groups, balancers, batches and pauses do, links that it has no times of, handlers that nobody has
-//! timed. Corrections by what came afterwards (`correct`) are not its business.
+//! It says nothing of what the model does not know: what forms, groups, balancers, batches and pauses do, links that it has no times of, handlers that
+//! nobody has timed. Corrections by what came afterwards (`correct`) are not its business.
 
 use super::choice::Choice;
 use super::observation::{Figure, Kind, Location, Observation, Service};
