@@ -212,6 +212,13 @@ impl<'a> Served<'a> {
             served.edge_ns = modelled()?;
             return Some(served);
         }
+        // RPC times handlers elsewhere by the clock, with the way there and back: no more of it is theirs than their thread worked.
+        let place = served.present.place(service.kind);
+        let of_place = 1e9 * service.cores.get(&place).map_or(0.0, |cores| cores.0) / service.rate.0;
+        let is_with_way = service.kind == Kind::Rpc && place != Location::Edge && of_place > 0.0;
+        if is_with_way {
+            served.handler_ns = served.handler_ns.min(of_place);
+        }
         // All but handlers is the edge's, until what hand-overs take by the model is known.
         let beside = (measured_ns - served.handler_ns - served.engine_ns).max(REQUEST_MIN_NS);
         // Calls do not say how many come in one turn: as many as share system calls, that one of them takes so little.
@@ -220,7 +227,14 @@ impl<'a> Served<'a> {
         }
         served.edge_ns = beside;
         let handed_over = served.numbers(&model.host, &served.present)?.cores - served.work_of_a_second();
-        served.edge_ns = (beside - handed_over.max(0.0) * 1e9 / service.rate.0).max(REQUEST_MIN_NS);
+        let handed_over_ns = handed_over.max(0.0) * 1e9 / service.rate.0;
+        if is_with_way {
+            // Either thread has half of it.
+            served.handler_ns = (served.handler_ns - handed_over_ns / 2.0).max(REQUEST_MIN_NS);
+            served.edge_ns = (beside - handed_over_ns / 2.0).max(REQUEST_MIN_NS);
+        } else {
+            served.edge_ns = (beside - handed_over_ns).max(REQUEST_MIN_NS);
+        }
         Some(served)
     }
 

@@ -79,6 +79,22 @@ fn a_thread_that_sleeps_costs_whoever_wakes_it() {
     assert!(seldom > edge + 20e-6 && often < seldom, "{edge} {seldom} {often}");
 }
 
+/// What was timed on another thread has the way there in it; what that thread worked says more of the handler.
+#[test]
+fn a_wait_for_a_worker_is_no_work_of_the_handler() {
+    let mut service = loaded(160_000.0, 10_000.0);
+    let to = Choice::present(&service).with(&service, &ON_TWO).expect("it can");
+    for (name, value) in to.values() {
+        let register = service.registers.iter_mut().find(|one| one.name == name).expect("its own");
+        register.number = register.number_of(value).expect("it takes it");
+    }
+    service.cores.insert(Location::Edge, Figure(0.28));
+    service.cores.insert(Location::Host, Figure(0.14));
+    let (host, edge) =
+        (at(&service, &[]), at(&service, &[("place.handlers", "edge"), ("workers.count", "0")]));
+    assert!(edge.capacity.mid > 30_000.0 && edge.cores.mid < 0.5 * host.cores.mid, "{edge:?} {host:?}");
+}
+
 /// Beside a short handler the hand-over is most of what a call's own clock sees, however much its sockets take.
 #[test]
 fn sockets_are_not_in_the_stay_of_a_call() {
