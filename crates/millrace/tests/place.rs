@@ -87,6 +87,9 @@ fn a_service_goes_where_it_is_wanted_and_the_log_plays_again() {
     assert_eq!(left["left"]["cache.engine.mode"], "dedicated", "{left}");
     assert!(placer.0.wait().expect("it ends").success());
 
+    // The platform is in it, whole.
+    let first = std::fs::read_to_string(log).expect("it is there").lines().next().map(str::to_owned);
+    assert!(first.is_some_and(|line| line.contains("[kernel]") && line.contains("wake_call")));
     let output = millrace(&["place", "--replay", log]);
     let (said, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(
@@ -109,6 +112,9 @@ fn what_cannot_be_done_is_said_at_once() {
     let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port");
     assert!(refused(&["place", &port.to_string()]).contains("no admin port answers"));
     assert!(refused(&["place", "127.0.0.1:1", "--slo", "mean=1ms"]).contains("p99 alone"));
+    // What it would predict by is looked at before anybody is asked.
+    let on = |platform| refused(&["place", "127.0.0.1:1", "-p", platform]);
+    assert!(on("bluefield2-ib").contains("nodes run on a host") && on("nothing").contains("this-host"));
     assert!(refused(&["place"]).contains("ADMIN"));
     assert!(refused(&["place", "--replay", "/nothing/there"]).contains("/nothing/there"));
 }

@@ -153,7 +153,7 @@ fn number(path: &str) -> Option<u64> {
 }
 
 /// Ticks that all cores were busy, and all ticks, from `/proc/stat`.
-fn ticks(stat: &str) -> Option<(u64, u64)> {
+pub fn ticks(stat: &str) -> Option<(u64, u64)> {
     let all = stat.lines().next()?.strip_prefix("cpu ")?;
     let fields: Vec<u64> = all.split_whitespace().map_while(|f| f.parse().ok()).collect();
     // user nice system idle iowait irq softirq steal; what follows is counted in these already.

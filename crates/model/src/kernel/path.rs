@@ -3,7 +3,7 @@
 //! [`super::Kernel::demand`] says what an operation costs the machine; this says what delays the operation. What it begins and nobody waits for
 //! (`Fork`) costs and does not delay; the packets of an `Each` arrive together, so that they are one visit with all their service.
 
-use super::program::{Program, Step, unloaded};
+use super::program::{Program, Step, add_demand, unloaded};
 use super::{ProgramId, ResourceId, Tokens};
 
 /// Waits at a resource that an operation's end waits for, in the mean.
@@ -18,7 +18,7 @@ pub struct Visit {
 }
 
 /// Tokens of a pool that an operation holds.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Hold {
     /// Whose.
     pub pool: Tokens,
@@ -28,6 +28,8 @@ pub struct Hold {
     pub threads: f64,
     /// Seconds of these threads' wake-ups, if all sleep.
     pub wake: f64,
+    /// What these wake-ups take of resources, in seconds of one server.
+    pub wake_work: Vec<(ResourceId, f64)>,
     /// Seconds that a thread without work stays awake: of the last that it takes.
     pub awake: f64,
 }
@@ -103,6 +105,9 @@ pub(super) fn add_holds(
                 hold.awake = awake.as_secs_f64();
                 let steps = &programs[program.0 as usize].steps;
                 hold.wake += times * unloaded(programs, servers, steps).plus(deep.0).as_secs_f64();
+                let mut work = Vec::new();
+                add_demand(programs, servers, program, 1, &mut work);
+                hold.wake_work.extend(work.iter().map(|one| (one.at, times * one.service.as_secs_f64())));
                 continue;
             }
             Step::Give(pool, count) => add_hold(into, pool, at * times * count as f64),
@@ -119,7 +124,10 @@ pub(super) fn add_holds(
 fn add_hold(into: &mut Vec<Hold>, pool: Tokens, token_seconds: f64) {
     match into.iter_mut().find(|hold| hold.pool == pool) {
         Some(hold) => hold.token_seconds += token_seconds,
-        None => into.push(Hold { pool, token_seconds, threads: 0.0, wake: 0.0, awake: 0.0 }),
+        None => {
+            let (threads, wake, awake, wake_work) = (0.0, 0.0, 0.0, Vec::new());
+            into.push(Hold { pool, token_seconds, threads, wake, wake_work, awake });
+        }
     }
 }
 

@@ -38,8 +38,8 @@ struct Wait {
 #[derive(Clone, Copy, Debug, Default)]
 struct Station {
     wait: Wait,
-    /// Per second.
-    customers: f64,
+    /// Turns of customers, per second.
+    turns: f64,
     /// Of its capacity.
     utilisation: f64,
 }
@@ -69,6 +69,44 @@ pub fn latencies(graph: &Graph, rates: &[f64]) -> Option<Latencies> {
     }
     let mean = tails.iter().map(|tail| tail.weight * (tail.least + tail.wait.mean)).sum();
     Some(Latencies { mean, p50: quantile(&tails, 0.5), p99: quantile(&tails, 0.99) })
+}
+
+/// Host cores that operations at these rates keep busy: with their work, with waking threads that sleep, and with threads that look for work before they sleep.
+pub fn host_cores(graph: &Graph, rates: &[f64]) -> f64 {
+    let stations: Vec<Station> = (0..graph.rows.len()).map(|row| station(graph, rates, row)).collect();
+    let waking = |way: &super::graph::Way| -> f64 {
+        let stops = way.parts.iter().flat_map(|part| part.stops.iter().map(move |stop| (part.share, stop)));
+        stops.map(|(share, stop)| share * stop.wake_cores * stations[stop.row].asleep(stop.awake)).sum()
+    };
+    let waking: f64 =
+        graph.ways.iter().zip(rates).map(|(way, rate)| rate / graph.together * waking(way)).sum();
+    // Threads of a row look for as long as any of its stops has them look.
+    let looking = |(at, row): (usize, &super::graph::Row)| {
+        let used = graph.ways.iter().zip(rates).filter(|(_, rate)| **rate > 0.0);
+        let stops = used.flat_map(|(way, _)| &way.parts).flat_map(|part| &part.stops);
+        let awake = stops.filter(|stop| stop.row == at && stop.wake > 0.0).map(|stop| stop.awake);
+        let awake = awake.fold(0.0, f64::max);
+        let station = &stations[at];
+        if awake > 0.0 {
+            f64::from(row.servers) * station.looking(awake / f64::from(row.servers))
+        } else {
+            0.0
+        }
+    };
+    let looking: f64 = graph.rows.iter().enumerate().map(looking).sum();
+    graph.host_cores(rates) + waking + looking
+}
+
+impl Station {
+    /// Of its time, that a thread sleeps: it has nothing to do, and nothing came for as long as it stays awake.
+    fn asleep(&self, awake: f64) -> f64 {
+        (1.0 - self.utilisation) * exp(-self.turns * awake)
+    }
+
+    /// Of its time, that it has nothing to do and does not sleep yet.
+    fn looking(&self, awake: f64) -> f64 {
+        (1.0 - self.utilisation) - self.asleep(awake)
+    }
 }
 
 /// A row, as its customers find it.
@@ -101,7 +139,7 @@ fn station(graph: &Graph, rates: &[f64], at: usize) -> Station {
     let mean = mgc_wait(row.servers, utilisation, service, variation);
     let waiting = erlang_c(row.servers, utilisation).max(1e-9);
     let wait = Wait { mean, variance: mean * mean * (2.0 / waiting - 1.0) };
-    Station { wait, customers, utilisation }
+    Station { wait, turns: customers / graph.together, utilisation }
 }
 
 fn tail(part: &Part, share: f64, stations: &[Station]) -> Tail {
@@ -109,11 +147,7 @@ fn tail(part: &Part, share: f64, stations: &[Station]) -> Tail {
         mean: sum.mean + stop.visits * stations[stop.row].wait.mean,
         variance: sum.variance + stop.visits * stations[stop.row].wait.variance,
     });
-    // A thread sleeps if it has nothing to do, and nothing came for as long as it stays awake.
-    let spared = |stop: &Stop| {
-        let station = &stations[stop.row];
-        stop.wake * (1.0 - (1.0 - station.utilisation) * exp(-station.customers * stop.awake))
-    };
+    let spared = |stop: &Stop| stop.wake * (1.0 - stations[stop.row].asleep(stop.awake));
     let spared: f64 = part.stops.iter().filter(|stop| stop.wake > 0.0).map(spared).sum();
     Tail { weight: share * part.share, least: part.unloaded - spared, wait: sum }
 }

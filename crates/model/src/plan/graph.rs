@@ -38,7 +38,7 @@ pub struct Row {
 }
 
 /// Waits of an operation at a row.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Stop {
     /// Which row.
     pub row: usize,
@@ -52,6 +52,8 @@ pub struct Stop {
     pub behind_service: f64,
     /// Seconds that its wake-ups take if threads sleep there; the class's unloaded time has them.
     pub wake: f64,
+    /// Seconds of host cores that these wake-ups take.
+    pub wake_cores: f64,
     /// Seconds that a thread without work stays awake.
     pub awake: f64,
 }
@@ -105,6 +107,8 @@ pub struct Graph {
     pub has_power: bool,
     /// Requests that clients have under way.
     pub window: u64,
+    /// Requests that come in one turn, on average: they find threads awake or asleep together, and share their wake-ups.
+    pub together: f64,
 }
 
 impl Graph {
@@ -117,6 +121,7 @@ impl Graph {
             idle: setting.power.iter().map(|power| power.idle).sum(),
             has_power: !setting.power.is_empty(),
             window: workload.window,
+            together: 1.0,
         };
         let row_of = graph.add_resources(setting);
         for (way, alternative) in graph.ways.iter_mut().zip(&setting.alternatives) {
@@ -202,15 +207,15 @@ impl Graph {
         for (at, alternative) in setting.alternatives.iter().enumerate() {
             for (number, part) in alternative.parts.iter().enumerate() {
                 for hold in kernel.holds(part.program) {
-                    if hold.threads > 0.0 {
-                        threads.push((at, number, hold));
-                    }
                     let known = pools.iter().position(|(pool, _)| *pool == hold.pool);
                     let known = known.unwrap_or_else(|| {
                         pools.push((hold.pool, vec![0.0; setting.alternatives.len()]));
                         pools.len() - 1
                     });
                     pools[known].1[at] += part.share * hold.token_seconds;
+                    if hold.threads > 0.0 {
+                        threads.push((at, number, hold));
+                    }
                 }
             }
         }
@@ -224,6 +229,8 @@ impl Graph {
                 let stop = stop_at(&mut self.ways[*way].parts[*part].stops, row);
                 (stop.visits, stop.service) = (hold.threads, hold.token_seconds);
                 (stop.wake, stop.awake) = (hold.wake, hold.awake);
+                let by_host = hold.wake_work.iter().filter(|(at, _)| setting.host_cores.contains(at));
+                stop.wake_cores = by_host.map(|(_, seconds)| seconds).sum();
             }
         }
     }
@@ -319,9 +326,7 @@ fn of_part(kernel: &Kernel, part: &crate::alternative::Part, row_of: &[Option<us
 
 fn stop_at(stops: &mut Vec<Stop>, row: usize) -> &mut Stop {
     let known = stops.iter().position(|stop| stop.row == row).unwrap_or_else(|| {
-        let nothing =
-            Stop { row, visits: 0.0, service: 0.0, behind: 0.0, behind_service: 0.0, wake: 0.0, awake: 0.0 };
-        stops.push(nothing);
+        stops.push(Stop { row, ..Stop::default() });
         stops.len() - 1
     });
     &mut stops[known]

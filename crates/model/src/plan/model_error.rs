@@ -63,8 +63,12 @@ impl ModelError {
 }
 
 /// An interval around 1 of independent doubts: that of numbers, and the model's own.
-pub fn widened((low, high): (f64, f64), model: Option<&ModelError>) -> (f64, f64) {
-    let own = model.map_or(0.0, ModelError::size);
+pub fn widened(numbers: (f64, f64), model: Option<&ModelError>) -> (f64, f64) {
+    widened_by(numbers, model.map_or(0.0, ModelError::size))
+}
+
+/// The same, where half the width of the model's own doubt is known otherwise.
+pub fn widened_by((low, high): (f64, f64), own: f64) -> (f64, f64) {
     ((1.0 - (1.0 - low).hypot(own)).max(0.0), 1.0 + (high - 1.0).hypot(own))
 }
 

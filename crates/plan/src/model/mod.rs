@@ -11,7 +11,7 @@ pub mod repro;
 use crate::host::{CheckHost, ThisHost};
 use clap::Subcommand;
 use model::Platform;
-use model::platform::shipped::shipped;
+use model::platform::shipped::SHIPPED;
 use std::error::Error;
 use std::io::Write;
 
@@ -58,12 +58,20 @@ impl Model {
 /// # Errors
 /// There is none, or its file is wrong.
 pub fn platform(name: &str) -> Result<Platform, Failure> {
-    match shipped(name) {
-        Some(platform) => Ok(platform?),
-        None if std::path::Path::new(name).is_file() => Ok(Platform::parse(&read(name)?, name)?),
+    let (text, file) = platform_text(name)?;
+    Ok(Platform::parse(&text, &file)?)
+}
+
+/// The text of a platform that is named so, and what its file is called.
+///
+/// # Errors
+/// There is none.
+pub(crate) fn platform_text(name: &str) -> Result<(String, String), Failure> {
+    match SHIPPED.iter().find(|(shipped, _)| *shipped == name) {
+        Some((_, text)) => Ok((text.to_string(), format!("{name}.toml"))),
+        None if std::path::Path::new(name).is_file() => Ok((read(name)?, name.to_owned())),
         None => {
-            let shipped = model::platform::shipped::SHIPPED.iter().map(|(name, _)| *name);
-            let known = shipped.collect::<Vec<_>>().join(", ");
+            let known = SHIPPED.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
             Err(format!("{name} is neither a file nor a shipped platform; there are {known}").into())
         }
     }

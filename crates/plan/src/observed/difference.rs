@@ -59,6 +59,7 @@ impl Difference {
                 span_us,
                 cores: Figure(cores),
                 cores_used: Figure(used),
+                others: Figure(0.0),
                 busy,
                 services,
             }
@@ -104,7 +105,7 @@ impl Difference {
         let together = match now.kind {
             Kind::Kv => (count("executed"), count("passes")),
             Kind::Rpc => (1.0, 1.0),
-            Kind::Rec => (count("queries"), count("batches")),
+            Kind::Rec => (count("answered"), count("batches")),
         };
         Service {
             name: now.name.clone(),
@@ -119,6 +120,8 @@ impl Difference {
             p99_ns,
             stages,
             cores: cores(now, last, reading, span_us),
+            connections: now.connections.iter().map(|(by, count)| (by.clone(), Figure(*count))).collect(),
+            stored_bytes: Figure(now.stored_bytes),
             together: Figure(if together.1 > 0.0 { together.0 / together.1 } else { 1.0 }),
             load,
             doubts: since.doubts,

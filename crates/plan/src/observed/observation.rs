@@ -13,6 +13,8 @@ use std::fmt;
 pub const SERVICES_MAX: usize = 64;
 /// Nothing that this software serves does more in a second, of requests or bytes; a node that says so is wrong.
 const RATE_MAX: f64 = 1e12;
+/// Bytes of a machine's memory at most.
+const BYTES_MAX: f64 = 1e18;
 /// No request takes as long.
 const TIME_MAX_NS: f64 = 3600e9;
 /// Cores of a machine at most.
@@ -146,6 +148,12 @@ pub struct Service {
     pub cores: BTreeMap<Location, Figure>,
     /// Requests of it that are executed together on average.
     pub together: Figure,
+    /// Connections open, by transport.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub connections: BTreeMap<String, Figure>,
+    /// Bytes that it keeps, of which requests touch some.
+    #[serde(default)]
+    pub stored_bytes: Figure,
     /// What it is asked, method by method. Not in logs: nothing is decided by it.
     #[serde(skip)]
     pub load: Load,
@@ -189,6 +197,9 @@ pub struct Observation {
     pub cores: Figure,
     /// Cores that the process used.
     pub cores_used: Figure,
+    /// Cores that other processes of its machine used, where that can be seen.
+    #[serde(default)]
+    pub others: Figure,
     /// How busy each place was that services share, from 0 to 1.
     pub busy: BTreeMap<Location, Figure>,
     /// Its services.
@@ -228,6 +239,10 @@ impl Service {
         check("the size of requests", self.request_bytes, RATE_MAX)?;
         check("the size of replies", self.reply_bytes, RATE_MAX)?;
         check("how many are executed together", self.together, RATE_MAX)?;
+        check("what it keeps", self.stored_bytes, BYTES_MAX)?;
+        for (transport, count) in &self.connections {
+            check(&format!("the number of connections by {transport}"), *count, RATE_MAX)?;
+        }
         for (what, time) in [("p50", self.p50_ns), ("p99", self.p99_ns)] {
             time.map_or(Ok(()), |time| check(what, time, TIME_MAX_NS))?;
         }
@@ -283,6 +298,7 @@ impl Observation {
     fn check(&self) -> Result<(), Fault> {
         check("the number of cores", self.cores, CORES_MAX)?;
         check("the cores used", self.cores_used, self.cores.0.max(1.0) * CORES_TOLERANCE)?;
+        check("the cores of other processes", self.others, CORES_MAX)?;
         for (place, busy) in &self.busy {
             check(&format!("how busy {place} is"), *busy, CORES_TOLERANCE)?;
         }

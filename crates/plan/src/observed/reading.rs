@@ -51,6 +51,8 @@ pub(crate) struct ServiceReading {
     pub connections: BTreeMap<String, f64>,
     /// Requests that are not answered yet.
     pub under_way: Option<f64>,
+    /// Bytes of what it keeps.
+    pub stored_bytes: f64,
     /// Bytes of a row of its tables.
     pub row_bytes: Option<f64>,
 }
@@ -126,6 +128,10 @@ impl Reading {
             under_way: sum(metrics, "millrace_rpc_calls_in_flight", &labels(&name, &SERVER))
                 .filter(|_| kind == Kind::Rpc),
             row_bytes: row_bytes(metrics, &name).filter(|_| kind == Kind::Rec),
+            stored_bytes: match kind {
+                Kind::Kv => sum(metrics, "millrace_kv_item_bytes", &labels(&name, &[])).unwrap_or(0.0),
+                Kind::Rpc | Kind::Rec => 0.0,
+            },
             name,
             kind,
             registers,

@@ -4,8 +4,9 @@ use super::contest::Contest;
 use super::drive::{Driver, Log};
 use super::log::{Line, replay};
 use super::options::{Options, Policy};
-use super::predict::Stages;
+use super::predict::Predictor;
 use super::show::Sentences;
+use crate::model::platform_text;
 use crate::planner::ask::limits;
 use base::units::Bytes;
 use clap::{Args, Subcommand};
@@ -46,6 +47,10 @@ pub struct PlaceArgs {
 
     #[command(flatten)]
     tls: TlsClientArgs,
+
+    /// The nodes' machine, for predictions: this-host as it is shipped, or the file that `millrace model this-host -o FILE` wrote there
+    #[arg(short, long, value_name = "PLATFORM", default_value = "this-host")]
+    platform: String,
 
     /// What requests are to keep, as the server measures it, for example p99=200us. Without it throughput counts, then cores
     #[arg(long, value_name = "LIMITS", default_value = "", value_parser = limits)]
@@ -140,6 +145,7 @@ impl PlaceArgs {
         }
         self.tls.apply()?;
         let options = self.options()?;
+        let predictor = predictor(&self.platform)?;
         let mut drivers = Vec::new();
         for (n, port) in self.nodes.iter().enumerate() {
             self.check(*port)?;
@@ -148,7 +154,7 @@ impl PlaceArgs {
             });
             let cores = self.cores_of(*port)?;
             drivers.push((
-                Driver::new(*port, cores, options.clone(), Stages, log.transpose()?)?,
+                Driver::new(*port, cores, options.clone(), predictor.clone(), log.transpose()?)?,
                 Sentences::default(),
             ));
         }
@@ -229,7 +235,7 @@ impl PlaceArgs {
         }
     }
 
-    fn turn(&self, driver: &mut Driver<Stages>, said: &mut Sentences) -> Result<(), Failure> {
+    fn turn(&self, driver: &mut Driver, said: &mut Sentences) -> Result<(), Failure> {
         let is_frozen = match &self.freeze {
             None => false,
             Some(None) => true,
@@ -250,7 +256,7 @@ impl PlaceArgs {
     }
 
     /// Where nodes are left.
-    fn end(&self, drivers: &[(Driver<Stages>, Sentences)]) -> Result<(), Failure> {
+    fn end(&self, drivers: &[(Driver, Sentences)]) -> Result<(), Failure> {
         let mut out = std::io::stdout().lock();
         for (driver, _) in drivers {
             let placement = driver.placement();
@@ -264,6 +270,12 @@ impl PlaceArgs {
         }
         Ok(())
     }
+}
+
+/// Predictions for this machine, which is a shipped platform or a file.
+pub(super) fn predictor(platform: &str) -> Result<Predictor, Failure> {
+    let (text, file) = platform_text(platform)?;
+    Ok(Predictor::new(&text, &file)?)
 }
 
 /// The log of the nth node.
@@ -288,7 +300,7 @@ fn sleep_until(moment: Instant, is_over: &dyn Fn() -> bool) {
 
 fn replay_file(file: &std::path::Path, is_json: bool) -> Result<(), Failure> {
     let text = std::fs::read_to_string(file).map_err(|cause| format!("{}: {cause}", file.display()))?;
-    let done = replay(&text, &Stages).map_err(|error| format!("{}: {error}", file.display()))?;
+    let done = replay(&text).map_err(|error| format!("{}: {error}", file.display()))?;
     let mut said = Sentences::default();
     let mut out = std::io::stdout().lock();
     if is_json {

@@ -10,8 +10,9 @@ use super::brain::Brain;
 use super::choice::Setting;
 use super::log::{Decision, Line};
 use super::options::Options;
-use super::predict::Predict;
-use crate::observed::{Difference, Observation, ask};
+use super::predict::Predictor;
+use crate::observed::{Difference, Figure, Observation, ask};
+use bench::probe::facts::ticks;
 use protocol::planted::NoBugs;
 use serve::trace::Port;
 use std::fs::File;
@@ -91,20 +92,47 @@ impl Log {
     }
 }
 
+/// All of this machine's processors: what other processes keep busy, a node does not see.
+#[derive(Debug)]
+struct Machine {
+    /// None where the node is on another machine, or may not run on all of this one.
+    processors: Option<f64>,
+    /// Busy and all ticks of the last look.
+    last: Option<(u64, u64)>,
+}
+
+impl Machine {
+    fn of(port: Port, cores: f64) -> Machine {
+        let processors = std::thread::available_parallelism().map_or(0.0, |count| count.get() as f64);
+        let is_whole = port.is_local() && processors == cores;
+        Machine { processors: is_whole.then_some(processors), last: None }
+    }
+
+    /// Cores that were busy since the last look, where that is known.
+    fn busy_cores(&mut self) -> Option<f64> {
+        let processors = self.processors?;
+        let (busy, all) = ticks(&std::fs::read_to_string("/proc/stat").ok()?)?;
+        let (busy_before, all_before) = self.last.replace((busy, all))?;
+        let span = all.checked_sub(all_before).filter(|span| *span > 0)?;
+        Some(processors * busy.saturating_sub(busy_before) as f64 / span as f64)
+    }
+}
+
 /// A node that is looked after.
 #[derive(Debug)]
-pub struct Driver<P> {
+pub struct Driver {
     port: Port,
     cores: f64,
     brain: Brain<NoBugs>,
-    predictor: P,
+    predictor: Predictor,
     difference: Difference,
+    machine: Machine,
     watch: Stopwatch,
     log: Option<Log>,
     is_frozen: bool,
 }
 
-impl<P: Predict> Driver<P> {
+impl Driver {
     /// Of the node behind this port, which has so many cores.
     ///
     /// # Errors
@@ -113,15 +141,16 @@ impl<P: Predict> Driver<P> {
         port: Port,
         cores: f64,
         options: Options,
-        predictor: P,
+        predictor: Predictor,
         log: Option<Log>,
-    ) -> Result<Driver<P>, String> {
+    ) -> Result<Driver, String> {
         let mut driver = Driver {
             port,
             cores,
             brain: Brain::new(options, &[]),
             predictor,
             difference: Difference::default(),
+            machine: Machine::of(port, cores),
             watch: Stopwatch::start(),
             log,
             is_frozen: false,
@@ -131,7 +160,11 @@ impl<P: Predict> Driver<P> {
     }
 
     fn setup(&self) -> Line {
-        Line::Setup { options: self.brain.options().clone(), made_us: self.brain.made_us() }
+        Line::Setup {
+            options: self.brain.options().clone(),
+            made_us: self.brain.made_us(),
+            platform: self.predictor.text().to_owned(),
+        }
     }
 
     /// The port.
@@ -197,7 +230,9 @@ impl<P: Predict> Driver<P> {
                 return Ok(vec![missed]);
             }
         };
-        let Some(observation) = self.difference.add(reading, self.cores) else { return Ok(Vec::new()) };
+        let busy = self.machine.busy_cores();
+        let Some(mut observation) = self.difference.add(reading, self.cores) else { return Ok(Vec::new()) };
+        observation.others = Figure(busy.map_or(0.0, |busy| (busy - observation.cores_used.0).max(0.0)));
         self.take(now_us, observation)
     }
 

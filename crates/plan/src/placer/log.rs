@@ -2,7 +2,7 @@
 //!
 //! | line | direction | what it has |
 //! |---|---|---|
-//! | `setup` | in | options, and the moves of the minute before |
+//! | `setup` | in | options, the moves of the minute before, and the file of the platform that predictions come of |
 //! | `seen` | in | an observation, and when it was taken in |
 //! | `told` | in | what became of a decision: registers set, or why not |
 //! | `missed` | in | that the node did not answer, or not with what an admin port answers |
@@ -17,7 +17,7 @@
 use super::brain::Brain;
 use super::choice::{Choice, Setting};
 use super::options::Options;
-use super::predict::{Predict, Prediction};
+use super::predict::{Prediction, Predictor};
 use super::verdict::{Gain, Measured};
 use crate::observed::Observation;
 use protocol::planted::NoBugs;
@@ -136,6 +136,8 @@ pub enum Line {
         options: Options,
         /// When moves were made before.
         made_us: Vec<u64>,
+        /// The platform's file, as it is written.
+        platform: String,
     },
     /// See the head of the file.
     Seen {
@@ -223,6 +225,8 @@ pub enum ReplayError {
     NoLine(usize, String),
     /// It does not begin with `setup`.
     NoSetup(usize),
+    /// The platform in it is none that can be predicted by.
+    NoPlatform(usize, String),
     /// Another line came than the log has there, or none.
     Differs {
         /// Where in the log.
@@ -239,6 +243,7 @@ impl fmt::Display for ReplayError {
         let or_nothing = |line: &Option<String>| line.clone().unwrap_or_else(|| "nothing".to_owned());
         match self {
             ReplayError::NoLine(line, why) => write!(f, "line {line} is none of a placer's log: {why}"),
+            ReplayError::NoPlatform(line, why) => write!(f, "line {line}: its platform: {why}"),
             ReplayError::NoSetup(line) => {
                 write!(f, "line {line}: a log begins with its setup; give the file whole, as --log wrote it")
             }
@@ -258,8 +263,8 @@ impl std::error::Error for ReplayError {}
 ///
 /// # Errors
 /// It is no log, or something else came.
-pub fn replay(text: &str, predictor: &impl Predict) -> Result<Replayed, ReplayError> {
-    let mut brain: Option<Brain<NoBugs>> = None;
+pub fn replay(text: &str) -> Result<Replayed, ReplayError> {
+    let mut brain: Option<(Brain<NoBugs>, Predictor)> = None;
     let mut due = std::collections::VecDeque::<Line>::new();
     let mut done = Replayed::default();
     // The last line of a program that was killed may be half of one.
@@ -280,11 +285,13 @@ pub fn replay(text: &str, predictor: &impl Predict) -> Result<Replayed, ReplayEr
         if let Some(missing) = due.pop_front() {
             return Err(ReplayError::Differs { line: number, logged: None, came: Some(missing.text()) });
         }
-        if let Line::Setup { options, made_us } = line {
-            brain = Some(Brain::new(options, &made_us));
+        if let Line::Setup { options, made_us, platform } = line {
+            let predictor = Predictor::new(&platform, "platform");
+            let predictor = predictor.map_err(|why| ReplayError::NoPlatform(number, why))?;
+            brain = Some((Brain::new(options, &made_us), predictor));
             continue;
         }
-        let brain = brain.as_mut().ok_or(ReplayError::NoSetup(number))?;
+        let (brain, predictor) = brain.as_mut().ok_or(ReplayError::NoSetup(number))?;
         due.extend(match line {
             Line::Seen { now_us, observation } => {
                 done.observations += 1;

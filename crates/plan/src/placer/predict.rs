@@ -1,25 +1,36 @@
-//! Who says what a choice would do: [`Predict`], and the first that does, [`Stages`], which knows no more than what the node measures.
-//!
-//! `Stages` takes a service's present figures apart and puts them together for another choice:
+//! What choices would do, by the composed model of the host (`model::system::host::Node`) with what is measured in place of what it assumes.
 //!
 //! ```text
-//!   handler   what a request costs where it is executed: kv execute, rpc handle, rec preprocess and engine
-//!   edge      what is left of the processor time of a request: sockets, framing
-//!   hand-over from one thread to the next and back, where the choice has one: a wake-up while the other thread is idle, a ring's hop while it is busy
+//!   measured   handler   what a request costs where it is executed: kv execute, rpc handle, rec preprocess and engine
+//!              edge      what is left of the processor time of a request: sockets, framing; until that is measured, the model's link and code
+//!              turns     how many requests come together, and so share system calls and wake-ups
+//!              rate, mix, sizes, connections, cores that others keep busy
+//!   model      rings, lines, wake-ups, threads that look before they sleep, processors that all of them share
 //!
-//!   capacity  of the thread that is full first, or of all cores
-//!   p50, p99  service, hand-overs, and waits at each thread: M/G/c of `model::queueing` with exponential service; tails as exponential
+//!   capacity   the fullest row of `plan::graph`
+//!   p50, p99   `plan::estimate::latencies`; behind no more requests than clients have under way
+//!   cores      `plan::estimate::host_cores`
 //! ```
-//! It knows nothing of what forms, groups, balancers, batches and pauses do to caches and queues: it predicts the present figures for them, within wide
-//! ranges, so they are found by trying alone. Corrections by what came afterwards (`correct`) are not its business.
+//! Ranges: all numbers of the platform at the fast ends of their ranges, and at the slow ends; and how far `check-host` found the model off for
+//! services at that place (`Handler::known_error`).
 //!
-//! Sources of the hand-over's numbers: a futex wake takes 35 µs until the other core runs and costs its caller 11 µs, a hop of a ring 0.5 µs
-//! at most (`millrace probe` measures both; docs/measurements/ring.md).
+//! It says nothing of what the model does not know: what forms, groups, balancers, batches and pauses do, links that it has no times of, handlers that
+//! nobody has timed. Corrections by what came afterwards (`correct`) are not its business.
 
 use super::choice::Choice;
-use crate::observed::{Kind, Location, Service};
-use model::queueing::mgc_wait;
+use crate::observed::{Figure, Kind, Location, Observation, Service};
+use base::Picos;
+use model::alternative::{Alternative, Part, Place};
+use model::plan::Limits;
+use model::plan::estimate;
+use model::plan::graph::{Graph, Kind as Limit};
+use model::plan::model_error::widened_by;
+use model::platform::{Platform, picos};
+use model::system::host::{End, Handler, Host, Link, Node, Threads};
+use model::workload::{Class, Workload};
+use ring::wait::WaitPolicy;
 use serde::{Deserialize, Serialize};
+use std::cell::OnceCell;
 
 /// A number, and between which it may be.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -48,6 +59,16 @@ impl Range {
         let Range { low, mid, high } = self;
         low >= 0.0 && low <= mid && mid <= high && high.is_finite()
     }
+
+    /// What all numbers at one end, in the middle and at the other end come to, where the model may be off by this share besides.
+    fn of([one, mid, other]: [f64; 3], own: f64) -> Range {
+        if mid <= 0.0 {
+            return Range { low: 0.0, mid: 0.0, high: one.max(other) };
+        }
+        let numbers = ((one.min(other) / mid).min(1.0), (one.max(other) / mid).max(1.0));
+        let (low, high) = widened_by(numbers, own);
+        Range { low: mid * low, mid, high: mid * high }
+    }
 }
 
 /// What a choice is expected to do for a service under its present load.
@@ -70,100 +91,336 @@ impl Prediction {
     }
 }
 
-/// Says what choices would do. The same question has the same answer: decisions are replayed.
-pub trait Predict {
-    /// What `to` would do for this service on a node with so many cores; none where nothing is known of it.
-    fn predict(&self, service: &Service, cores: f64, to: &Choice) -> Option<Prediction>;
-}
-
-/// See the head of the file.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Stages;
-
-/// A wake-up of a thread that sleeps, until it runs.
-const WAKE_NS: f64 = 35_000.0;
-/// What it costs the thread that wakes it.
-const WAKE_CPU_NS: f64 = 11_000.0;
-/// A hop through a ring to a thread that is awake, with what its cache lines cost both.
-const HOP_NS: f64 = 500.0;
-/// How far a prediction may be off for a place where the service is, and for another.
-const PRESENT_RANGE: f64 = 1.25;
-const OTHER_RANGE: f64 = 2.0;
-/// Of an exponential stay, the 99th percentile in means: ln 100.
-const P99_IN_MEANS: f64 = 4.605_170_185_988_091;
-/// Median in means.
-const MEDIAN_IN_MEANS: f64 = std::f64::consts::LN_2;
-/// At this utilisation of a thread its waits are as long as they are predicted to be.
+/// At this part of what can be served waits are as long as they are predicted to be.
 const RHO_MAX: f64 = 0.97;
 /// What a request costs at least, so that an idle service has a capacity.
 const REQUEST_MIN_NS: f64 = 100.0;
+/// Of what a thread or the machine has, what is left at least beside others.
+const LEFT_MIN: f64 = 0.05;
+/// How long who never sleeps stays awake, in seconds.
+const ALWAYS_S: f64 = 1e3;
+/// Requests of one turn at most.
+const TOGETHER_MAX: f64 = 256.0;
+/// Registers of which the model knows what they do.
+const KNOWN: [&str; 4] = ["engine.mode", "place.handlers", "workers.count", "place.rec.preprocess"];
 
-/// A thread, or several alike, that requests pass.
-struct Station {
-    servers: u32,
-    service_ns: f64,
+/// The model of a host. The same question has the same answer: decisions are replayed.
+#[derive(Clone, Debug)]
+pub struct Predictor {
+    text: String,
+    /// With its numbers as they are, and at the ends of their ranges.
+    host: Host,
+    ends: [Host; 2],
 }
 
-impl Predict for Stages {
-    fn predict(&self, service: &Service, cores: f64, to: &Choice) -> Option<Prediction> {
-        let rate = service.rate.0;
-        let present = Choice::present(service);
-        let here = present.place(service.kind);
-        let place = to.place(service.kind);
-        let handler = handler_ns(service);
-        let cpu = if rate > 0.0 { service.cores_used() * 1e9 / rate } else { handler };
-        let crossing_now = crossing(here, rate, handler);
-        let edge = (cpu - handler - crossing_now.cpu_ns).max(REQUEST_MIN_NS);
-        let crossing = crossing(place, rate, handler);
-        let workers = to.number("workers.count").clamp(1, 256) as u32;
-        let engine = if service.kind == Kind::Rec { service.stage("engine") } else { 0.0 };
-        let mut stations = match place {
-            Location::Edge => vec![Station { servers: edges(service), service_ns: edge + handler }],
-            Location::Engine | Location::Host => {
-                let servers = if place == Location::Host { workers } else { 1 };
-                vec![
-                    Station { servers: edges(service), service_ns: edge + crossing.cpu_ns / 2.0 },
-                    Station { servers, service_ns: handler + crossing.cpu_ns / 2.0 },
-                ]
-            }
-        };
-        if engine > 0.0 {
-            match (place, stations.len()) {
-                (Location::Engine, 2) => stations[1].service_ns += engine,
-                _ => stations.push(Station { servers: 1, service_ns: engine }),
-            }
+impl Predictor {
+    /// Of a platform's file; `file` is for errors.
+    ///
+    /// # Errors
+    /// It is none, of another family, lacks a number, or has one that no host has.
+    pub fn new(text: &str, file: &str) -> Result<Predictor, String> {
+        let platform = Platform::parse(text, file).map_err(|error| error.to_string())?;
+        if platform.family != "host" {
+            return Err(format!(
+                "platform {} is of family {}, and nodes run on a host: -p this-host, or what millrace model this-host -o FILE wrote",
+                platform.name, platform.family
+            ));
         }
-        let all: f64 = stations.iter().map(|station| station.service_ns).sum();
-        let of_threads = stations.iter().map(|one| f64::from(one.servers) * 1e9 / one.service_ns);
-        let capacity = of_threads.fold(cores.max(1.0) * 1e9 / all, f64::min);
-        let wait: f64 = stations.iter().map(|one| one.wait_ns(rate)).sum();
-        let linger = 1e3 * to.number("rec.linger") as f64;
-        let fixed = all + crossing.wait_ns + linger;
-        let off = if to == &present { PRESENT_RANGE } else { OTHER_RANGE };
+        let of =
+            |found: Result<Host, _>| found.map_err(|error: model::platform::LoadError| error.to_string());
+        Ok(Predictor {
+            text: text.to_owned(),
+            host: of(Host::of(&platform))?,
+            ends: [of(Host::at_end(&platform, End::Fast))?, of(Host::at_end(&platform, End::Slow))?],
+        })
+    }
+
+    /// The platform's file, for the log.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// What is measured of a service, as the model's parts; none where the model does not know it.
+    pub fn of<'a>(&'a self, seen: &Observation, service: &'a Service) -> Option<Served<'a>> {
+        Served::new(self, seen, service)
+    }
+}
+
+/// A service as the model has it.
+#[derive(Debug)]
+pub struct Served<'a> {
+    model: &'a Predictor,
+    service: &'a Service,
+    present: Choice,
+    /// Of a request, what its edge does for it, and what may be moved and what may not, in nanoseconds.
+    edge_ns: f64,
+    handler_ns: f64,
+    engine_ns: f64,
+    threads: Threads,
+    /// What others use of the processors and of the engine's thread, in cores.
+    others: f64,
+    others_on_engine: f64,
+    /// Requests that clients have under way at most; as many as come, if 0.
+    under_way: f64,
+    /// Requests that come in one turn.
+    together: f64,
+    /// What it does where it is: asked for more than once in a look.
+    here: OnceCell<Option<Prediction>>,
+}
+
+/// What a node with these numbers would do.
+#[derive(Clone, Copy, Debug)]
+struct Numbers {
+    capacity: f64,
+    p50_ns: f64,
+    p99_ns: f64,
+    cores: f64,
+}
+
+impl<'a> Served<'a> {
+    fn new(model: &'a Predictor, seen: &Observation, service: &'a Service) -> Option<Served<'a>> {
+        let present = Choice::present(service);
+        let own = service.cores_used();
+        let on_engine = service.cores.get(&Location::Engine).map_or(0.0, |cores| cores.0);
+        let busy = seen.busy.get(&Location::Engine).map_or(0.0, |busy| busy.0);
+        let connections: f64 = service.connections.values().map(|count| count.0).sum();
+        // By Little's law, of those that send one after the other without waiting.
+        let inside = service.rate.0 * service.p50_ns.map_or(0.0, |p50| p50.0) / 1e9;
+        let mut served = Served {
+            model,
+            service,
+            present,
+            edge_ns: 0.0,
+            handler_ns: 0.0,
+            engine_ns: if service.kind == Kind::Rec { service.stage("engine") } else { 0.0 },
+            threads: threads(service, seen.cores.0),
+            others: (seen.cores_used.0 - own).max(0.0) + seen.others.0,
+            others_on_engine: (busy - on_engine).max(0.0),
+            under_way: if connections > 0.0 { connections.max(inside.ceil()) } else { 0.0 },
+            together: service.together.0.clamp(1.0, TOGETHER_MAX),
+            here: OnceCell::new(),
+        };
+        let node = served.node(&model.host);
+        served.handler_ns = handler_ns(service).or_else(|| served.handler_of_model(&node))?;
+        let measured_ns = if service.rate.0 > 0.0 { own * 1e9 / service.rate.0 } else { 0.0 };
+        let modelled = || {
+            let link = link(service)?;
+            let [taken, sent] = node.at_edge(&call(service), link);
+            Some(1e9 * taken.plus(sent).as_secs_f64())
+        };
+        if measured_ns <= 0.0 {
+            served.edge_ns = modelled()?;
+            return Some(served);
+        }
+        // RPC times handlers elsewhere by the clock, with the way there and back: no more of it is theirs than their thread worked.
+        let place = served.present.place(service.kind);
+        let of_place = 1e9 * service.cores.get(&place).map_or(0.0, |cores| cores.0) / service.rate.0;
+        let is_with_way = service.kind == Kind::Rpc && place != Location::Edge && of_place > 0.0;
+        if is_with_way {
+            served.handler_ns = served.handler_ns.min(of_place);
+        }
+        // All but handlers is the edge's, until what hand-overs take by the model is known.
+        let beside = (measured_ns - served.handler_ns - served.engine_ns).max(REQUEST_MIN_NS);
+        // Calls do not say how many come in one turn: as many as share system calls, that one of them takes so little.
+        if let Some(alone) = modelled().filter(|_| service.kind == Kind::Rpc) {
+            served.together = (alone / beside).clamp(1.0, TOGETHER_MAX);
+        }
+        served.edge_ns = beside;
+        let handed_over = served.numbers(&model.host, &served.present)?.cores - served.work_of_a_second();
+        let handed_over_ns = handed_over.max(0.0) * 1e9 / service.rate.0;
+        if is_with_way {
+            // Either thread has half of it.
+            served.handler_ns = (served.handler_ns - handed_over_ns / 2.0).max(REQUEST_MIN_NS);
+            served.edge_ns = (beside - handed_over_ns / 2.0).max(REQUEST_MIN_NS);
+        } else {
+            served.edge_ns = (beside - handed_over_ns).max(REQUEST_MIN_NS);
+        }
+        Some(served)
+    }
+
+    /// Cores of its requests without what it takes to hand them over.
+    fn work_of_a_second(&self) -> f64 {
+        self.service.rate.0 * (self.edge_ns + self.handler_ns + self.engine_ns) / 1e9
+    }
+
+    fn node<'h>(&self, host: &'h Host) -> Node<'h> {
+        Node::new(host, self.threads, 0)
+    }
+
+    /// Where nothing was executed that could be measured: GETs and SETs in the model's memory, by their shares. Of other handlers it knows nothing.
+    fn handler_of_model(&self, node: &Node<'_>) -> Option<f64> {
+        if self.service.kind != Kind::Kv {
+            return None;
+        }
+        let all: f64 = self.service.methods.values().map(|share| share.0).sum();
+        let writes =
+            self.service.methods.get("set").map_or(0.0, |share| share.0 / all.max(f64::MIN_POSITIVE));
+        let [get, set] = [0, self.service.request_bytes.0 as u64].map(|store| {
+            let class = Class { store, lookups: 2, lookup: 64, ..call(self.service) };
+            1e9 * node.handling(&class, self.service.stored_bytes.0 as u64).as_secs_f64()
+        });
+        Some((get + writes * (set - get)).max(REQUEST_MIN_NS))
+    }
+
+    /// What it would do at a choice; none where that changes what the model does not know.
+    pub fn predict(&self, to: &Choice) -> Option<Prediction> {
+        let unknown =
+            |(name, value): (&str, &str)| !KNOWN.contains(&name) && self.present.value(name) != value;
+        if to.values().any(unknown) {
+            return None;
+        }
+        if *to == self.present {
+            return *self.here.get_or_init(|| self.prediction(to));
+        }
+        self.prediction(to)
+    }
+
+    fn prediction(&self, to: &Choice) -> Option<Prediction> {
+        let [fast, slow] = &self.model.ends;
+        let [one, mid, other] = [fast, &self.model.host, slow].map(|host| self.numbers(host, to));
+        let all = [one?, mid?, other?];
+        let of = |figure: &dyn Fn(&Numbers) -> f64| all.map(|numbers| figure(&numbers));
+        let own = self.stages(to).iter().map(|(handler, _)| handler.known_error()).fold(0.0, f64::max);
         let prediction = Prediction {
-            capacity: Range::around(capacity, off),
-            p50_ns: Range::around(fixed + MEDIAN_IN_MEANS * wait, off),
-            p99_ns: Range::around(fixed + crossing.wait_ns + P99_IN_MEANS * wait, off),
-            cores: Range::around(rate * all / 1e9, off),
+            capacity: Range::of(of(&|all| all.capacity), own),
+            p50_ns: Range::of(of(&|all| all.p50_ns), own),
+            p99_ns: Range::of(of(&|all| all.p99_ns), own),
+            cores: Range::of(of(&|all| all.cores), own),
         };
         prediction.is_sound().then_some(prediction)
     }
-}
 
-impl Station {
-    fn wait_ns(&self, rate: f64) -> f64 {
-        let rho = rate * self.service_ns / 1e9 / f64::from(self.servers);
-        mgc_wait(self.servers, rho.min(RHO_MAX), self.service_ns, 1.0)
+    /// Who works on a request beside its edge, one after the other, and for how long in nanoseconds.
+    fn stages(&self, to: &Choice) -> Vec<(Handler, f64)> {
+        let handler = match to.place(self.service.kind) {
+            Location::Edge => Handler::Edge,
+            Location::Engine => Handler::Engine,
+            Location::Host => Handler::HostThreads,
+        };
+        match self.service.kind {
+            Kind::Kv | Kind::Rpc => vec![(handler, self.handler_ns)],
+            Kind::Rec if handler == Handler::Engine => vec![(handler, self.handler_ns + self.engine_ns)],
+            Kind::Rec => vec![(handler, self.handler_ns), (Handler::Engine, self.engine_ns)],
+        }
+    }
+
+    fn numbers(&self, host: &Host, to: &Choice) -> Option<Numbers> {
+        let mut threads = self.threads;
+        if self.service.kind == Kind::Rpc {
+            threads.host = to.number("workers.count").clamp(1, 256);
+        }
+        let mut node = Node::new(host, threads, 0);
+        let span = |ns: f64| picos(ns / 1e9);
+        let stages: Vec<_> = self.stages(to).into_iter().map(|(by, ns)| (by, span(ns))).collect();
+        let half = span(self.edge_ns / 2.0);
+        let program = node.within("request", [half, half], &stages);
+        let setting = node.with(vec![alternative(program)], 1);
+        let workload = workload(self.service, self.under_way as u64);
+        let mut graph = Graph::of(&setting, &workload, &Limits::default());
+        graph.together = self.together;
+        for row in &mut graph.rows {
+            let others = match &*row.name {
+                "processors" => self.others,
+                "engine" => self.others_on_engine,
+                _ => continue,
+            };
+            row.capacity = (row.capacity - others).max(LEFT_MIN * row.capacity);
+        }
+        let demand = &graph.ways[0].demand;
+        let rows =
+            graph.rows.iter().zip(demand).filter(|(row, takes)| row.kind == Limit::Resource && **takes > 0.0);
+        let capacity = rows.map(|(row, takes)| row.capacity / takes).fold(f64::INFINITY, f64::min);
+        let rate = self.service.rate.0.min(RHO_MAX * capacity);
+        let latencies = estimate::latencies(&graph, &[rate])?;
+        // Behind no more than clients have under way, each for as long as it works.
+        let work_ns = self.edge_ns + self.handler_ns + self.engine_ns;
+        let longest = match self.under_way {
+            0.0 => f64::INFINITY,
+            under_way => 1e9 * graph.ways[0].unloaded + (under_way - 1.0) * work_ns,
+        };
+        // RPC times a call from when it is read to when its reply is ready: what its edge does before and after that is not in it.
+        let untimed_ns = if self.service.kind == Kind::Rpc { self.edge_ns } else { 0.0 };
+        let stay = |seconds: f64| (1e9 * seconds).min(longest) - untimed_ns;
+        let [p50_ns, p99_ns] = [latencies.p50, latencies.p99].map(|of| stay(of).max(self.handler_ns));
+        let cores = estimate::host_cores(&graph, &[self.service.rate.0]);
+        Some(Numbers { capacity, p50_ns, p99_ns, cores })
     }
 }
 
-/// Threads that own connections.
-fn edges(service: &Service) -> u32 {
-    service.register("edge.threads").map_or(1, |register| register.number.clamp(1, 4096) as u32)
+fn alternative(program: model::ProgramId) -> Alternative {
+    let part = Part { class: "request".into(), share: 1.0, program };
+    Alternative { name: "node".into(), what: "the node".into(), place: Place::Host, parts: vec![part] }
 }
 
-/// What a request costs where it is executed, of what may be moved, in nanoseconds.
-pub(crate) fn handler_ns(service: &Service) -> f64 {
+/// A request of the service as the model's workloads have it.
+fn call(service: &Service) -> Class {
+    Class {
+        name: "request".into(),
+        share: 1.0,
+        request: service.request_bytes.0 as u64,
+        reply: service.reply_bytes.0 as u64,
+        lookups: 0,
+        lookup: 0,
+        rows: 0,
+        row: 0,
+        store: 0,
+        copies: 0,
+        cycles: 0.0,
+        fields: u64::from(service.kind != Kind::Kv),
+        cacheable: false,
+    }
+}
+
+fn workload(service: &Service, under_way: u64) -> Workload {
+    Workload {
+        name: service.name.clone(),
+        title: String::new(),
+        keys: 1,
+        skew: 0.0,
+        working_set: service.stored_bytes.0 as u64,
+        window: under_way.max(1),
+        rate: None,
+        host_cores: None,
+        places: None,
+        classes: vec![call(service)],
+    }
+}
+
+/// The link that most of its clients use; none where it is not known, or has no times in the model.
+fn link(service: &Service) -> Option<Link> {
+    let most = |(_, a): &(&String, &Figure), (_, b): &(&String, &Figure)| a.0.total_cmp(&b.0);
+    match service.connections.iter().filter(|(_, count)| count.0 > 0.0).max_by(most)?.0.as_str() {
+        "tcp" => Some(Link::Tcp),
+        "udp" => Some(Link::Udp),
+        "shm" => Some(Link::SharedMemory),
+        _ => None,
+    }
+}
+
+/// Threads as the registers of the service say.
+fn threads(service: &Service, cores: f64) -> Threads {
+    let number = |name: &str| service.register(name).map(|register| register.number);
+    let awake = match (number("wait.spin"), number("wait.pause"), number("wait.block")) {
+        (Some(_), Some(_), Some(0)) => picos(ALWAYS_S),
+        (Some(spin), Some(pause), _) => {
+            let looks = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+            let policy = WaitPolicy { spin: looks(spin), pause: looks(pause), monitor: 0, block: true };
+            Picos::from_nanos(policy.awake().0)
+        }
+        _ => Threads::default().ring_awake,
+    };
+    let processors = cores.clamp(1.0, 4096.0) as u64;
+    Threads {
+        processors,
+        edges: number("edge.threads").unwrap_or(1).clamp(1, 4096),
+        host: processors,
+        ring_awake: awake,
+        ..Threads::default()
+    }
+}
+
+/// What a request costs where it is executed, of what may be moved, in nanoseconds; none where nobody has timed it.
+pub(crate) fn handler_ns(service: &Service) -> Option<f64> {
     let cost = match service.kind {
         // The time of a group counts for each of its requests.
         Kind::Kv => {
@@ -173,70 +430,8 @@ pub(crate) fn handler_ns(service: &Service) -> f64 {
         Kind::Rpc => service.stage("handle"),
         Kind::Rec => service.stage("preprocess"),
     };
-    cost.max(REQUEST_MIN_NS)
-}
-
-/// What it takes to hand a request over, and back.
-struct Crossing {
-    wait_ns: f64,
-    cpu_ns: f64,
-}
-
-/// The other thread is awake as often as it is busy.
-fn crossing(place: Location, rate: f64, handler_ns: f64) -> Crossing {
-    if place == Location::Edge {
-        return Crossing { wait_ns: 0.0, cpu_ns: 0.0 };
-    }
-    let awake = (rate * (handler_ns + HOP_NS) / 1e9).clamp(0.0, 1.0);
-    let mean = |asleep: f64, busy: f64| 2.0 * (busy + (asleep - busy) * (1.0 - awake));
-    Crossing { wait_ns: mean(WAKE_NS, HOP_NS), cpu_ns: mean(WAKE_CPU_NS, HOP_NS) }
+    (cost > 0.0).then_some(cost)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::tests::service;
-    use super::*;
-    use crate::observed::Figure;
-
-    /// A service whose requests take so long to handle, at a rate.
-    fn loaded(handle_ns: f64, rate: f64) -> Service {
-        let mut service = service("s", Kind::Rpc);
-        service.rate = Figure(rate);
-        service.stages.insert("handle".into(), Figure(handle_ns));
-        service.cores.insert(Location::Edge, Figure(rate * (handle_ns + 5_000.0) / 1e9));
-        service
-    }
-
-    fn at(service: &Service, changes: &[(&str, &str)]) -> Prediction {
-        let to = Choice::present(service).with(service, changes).expect("it can");
-        Stages.predict(service, 4.0, &to).expect("it says something")
-    }
-
-    #[test]
-    fn short_handlers_stay_at_the_edge_and_long_ones_gain_from_workers() {
-        let short = loaded(500.0, 20_000.0);
-        let (edge, host) =
-            (at(&short, &[]), at(&short, &[("place.handlers", "host"), ("workers.count", "2")]));
-        assert!(edge.cores.mid < host.cores.mid && edge.p50_ns.mid < host.p50_ns.mid, "{edge:?} {host:?}");
-        let long = loaded(400_000.0, 2_200.0);
-        let (edge, host) = (at(&long, &[]), at(&long, &[("place.handlers", "host"), ("workers.count", "3")]));
-        assert!(host.capacity.mid > 2.0 * edge.capacity.mid, "{edge:?} {host:?}");
-        assert!(host.p99_ns.mid < edge.p99_ns.mid, "{edge:?} {host:?}");
-    }
-
-    #[test]
-    fn what_it_knows_nothing_of_is_as_the_present_within_a_wider_range() {
-        let service = loaded(500.0, 20_000.0);
-        let other = at(&service, &[("workers.balancer", "two_choices")]);
-        let here = at(&service, &[]);
-        assert_eq!(other.capacity.mid, here.capacity.mid);
-        assert!(other.capacity.low < here.capacity.low && other.capacity.high > here.capacity.high);
-    }
-
-    #[test]
-    fn an_idle_service_has_figures() {
-        let idle = loaded(0.0, 0.0);
-        let found = at(&idle, &[("place.handlers", "engine"), ("workers.count", "0")]);
-        assert!(found.is_sound() && found.cores.mid == 0.0 && found.capacity.mid > 0.0, "{found:?}");
-    }
-}
+pub(super) mod tests;

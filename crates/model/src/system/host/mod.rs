@@ -22,5 +22,5 @@ mod rings;
 pub use datagrams::{Asleep, Served, datagrams};
 pub use lookup::{Form, Lookup, Sets};
 pub use node::{Handler, Link, Node, Route, Threads, routes};
-pub use numbers::{Host, WorkingSet};
+pub use numbers::{End, Host, WorkingSet};
 pub use rings::{Echo, one_way};

@@ -57,6 +57,18 @@ pub enum Handler {
     HostThreads,
 }
 
+impl Handler {
+    /// How far the model was off about services handled here: the root mean square of the relative errors that `millrace model check-host` found
+    /// (docs/measurements/check-host.md, Services by place).
+    pub const fn known_error(self) -> f64 {
+        match self {
+            Handler::Edge => 0.23,
+            Handler::Engine => 0.44,
+            Handler::HostThreads => 0.17,
+        }
+    }
+}
+
 impl fmt::Display for Handler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
@@ -109,6 +121,8 @@ impl Route {
 pub struct Threads {
     /// Processors of the node.
     pub processors: u64,
+    /// Threads that own connections.
+    pub edges: u64,
     /// Host threads.
     pub host: u64,
     /// Threads of the clients on this machine, with a processor each.
@@ -128,6 +142,7 @@ impl Default for Threads {
     fn default() -> Threads {
         Threads {
             processors: 1,
+            edges: 1,
             host: 1,
             clients: 1,
             edge_awake: Picos::ZERO,
@@ -178,6 +193,8 @@ struct WakeUps {
     edge_at_sockets: WakeUp,
     edge_at_ring: WakeUp,
     within: WakeUp,
+    /// Who is awake.
+    none: WakeUp,
 }
 
 /// Of a thread that `by` wakes with a call and what a bell takes beside it, and what it does first.
@@ -204,6 +221,7 @@ impl WakeUps {
             } else {
                 wake_up(host, k, "wake-up", (node, Picos::ZERO), Step::Wait(Picos::ZERO))
             },
+            none: (k.program("awake", []), Picos::ZERO),
         }
     }
 }
@@ -306,7 +324,7 @@ impl<'a> Node<'a> {
         let processors = Cores::new(k, "processors", threads.processors.max(1), host.clock);
         let all = (threads.clients, threads.client_awake);
         let clients = with_clients.then(|| Clients::new(host, k, all, Some(processors)));
-        let edge = k.tokens("edge", 1);
+        let edge = k.tokens("edge", threads.edges.max(1));
         let engine = k.tokens("engine", 1);
         let host_threads = k.tokens("host threads", threads.host.max(1));
         let by = clients.map_or(processors, |clients| clients.processors);
@@ -321,8 +339,8 @@ impl<'a> Node<'a> {
         [wake, self.processors.busy(work), Step::Give(pool, 1)]
     }
 
-    /// What a handler of this class does.
-    fn handling(&self, class: &Class, working_set: u64) -> Picos {
+    /// How long a handler of this class works.
+    pub fn handling(&self, class: &Class, working_set: u64) -> Picos {
         let host = self.host;
         let (latency, line) = host.miss(working_set);
         let lines = |bytes: u64| bytes.div_ceil(64);
@@ -353,25 +371,59 @@ impl<'a> Node<'a> {
             Link::Tcp | Link::Udp => (self.threads.edge_awake, self.wakes.edge_at_sockets),
         };
         let over = (link == Link::SharedMemory).then_some(line);
-        let mut steps: Vec<Step> = over.into_iter().collect();
         let taken = self.host.receiving(link, class.request).plus(code);
         let sent = self.host.sending(link, class.reply);
-        if handler == Handler::Edge {
-            let work = taken.plus(handling).plus(sent);
-            steps.extend(self.turn(self.edge, (edge_awake, edge_wake), work));
-        } else {
-            let pool = if handler == Handler::Engine { self.engine } else { self.host_threads };
-            // Into the ring and out of the other; either end does its half of both.
-            let ring = self.host.ring;
-            let waits = (self.threads.ring_awake, self.wakes.within);
-            steps.extend(self.turn(self.edge, (edge_awake, edge_wake), taken.plus(Picos(ring.0 / 2))));
-            steps.push(line);
-            steps.extend(self.turn(pool, waits, handling.plus(ring)));
-            steps.push(line);
-            steps.extend(self.turn(self.edge, waits, sent.plus(Picos(ring.0 / 2))));
+        let served = self.served((edge_awake, edge_wake), [taken, sent], &[(handler, handling)]);
+        over.into_iter().chain(served).chain(over).collect()
+    }
+
+    /// From the edge, which wakes up so, through these stages and back to it, to what it then sends.
+    fn served(
+        &self,
+        edge_wakes: (Picos, WakeUp),
+        [taken, sent]: [Picos; 2],
+        stages: &[(Handler, Picos)],
+    ) -> Vec<Step> {
+        // Into a ring and out of another; either end does its half of both.
+        let (ring, line) = (self.host.ring, Step::Wait(Picos(self.host.ping_pong.0 / 2)));
+        let waits = (self.threads.ring_awake, self.wakes.within);
+        let mut steps = Vec::new();
+        // What the edge has to do until it hands over, and how it comes to it.
+        let (mut at_edge, mut edge_wakes, mut at) = (taken, edge_wakes, Handler::Edge);
+        for (handler, work) in stages.iter().copied() {
+            match handler {
+                Handler::Edge => at_edge = at_edge.plus(work),
+                Handler::Engine | Handler::HostThreads => {
+                    if at == Handler::Edge {
+                        steps.extend(self.turn(self.edge, edge_wakes, at_edge.plus(Picos(ring.0 / 2))));
+                        (at_edge, edge_wakes) = (Picos::ZERO, waits);
+                    }
+                    steps.push(line);
+                    let pool = if handler == Handler::Engine { self.engine } else { self.host_threads };
+                    steps.extend(self.turn(pool, waits, work.plus(ring)));
+                    at = handler;
+                }
+            }
         }
-        steps.extend(over);
+        if at != Handler::Edge {
+            steps.push(line);
+            at_edge = at_edge.plus(Picos(ring.0 / 2));
+        }
+        steps.extend(self.turn(self.edge, edge_wakes, at_edge.plus(sent)));
         steps
+    }
+
+    /// A request as the node itself sees it, from when an edge that is awake has it: what it takes there before and after the `stages`, one after the
+    /// other, that handle it. Where clients are, and what they do, is not in it.
+    pub fn within(&mut self, name: &str, edge: [Picos; 2], stages: &[(Handler, Picos)]) -> ProgramId {
+        let steps = self.served((Picos::ZERO, self.wakes.none), edge, stages);
+        self.kernel.program(name, steps)
+    }
+
+    /// What an edge does for a request of this class beside its stages: taking it, with the code, and sending its reply.
+    pub fn at_edge(&self, class: &Class, link: Link) -> [Picos; 2] {
+        let [code, _] = self.host.code(class);
+        [self.host.receiving(link, class.request).plus(code), self.host.sending(link, class.reply)]
     }
 
     /// The routes of a workload as alternatives.
@@ -388,13 +440,13 @@ impl<'a> Node<'a> {
     /// The setting of these routes.
     pub fn setting(mut self, workload: &Workload, routes: &[Route]) -> Setting {
         let alternatives = routes.iter().map(|route| self.alternative(workload, *route)).collect();
-        Setting {
-            host_cores: vec![self.processors.at],
-            kernel: self.kernel,
-            alternatives,
-            power: Vec::new(),
-            arguments: workload.keys,
-        }
+        self.with(alternatives, workload.keys)
+    }
+
+    /// The setting of alternatives that the caller made.
+    pub fn with(self, alternatives: Vec<Alternative>, arguments: u64) -> Setting {
+        let host_cores = vec![self.processors.at];
+        Setting { host_cores, kernel: self.kernel, alternatives, power: Vec::new(), arguments }
     }
 }
 

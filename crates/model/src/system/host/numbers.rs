@@ -76,12 +76,69 @@ pub struct Host {
     pub machine: Picos,
 }
 
+/// No step of a host takes longer, in seconds.
+const SPAN_MAX: f64 = 1.0;
+
+/// What numbers of a host can be, in base units: what is beyond makes arithmetic of nothing.
+const SOUND: [(Dimension, std::ops::RangeInclusive<f64>); 5] = [
+    (Dimension::Time, 0.0..=SPAN_MAX),
+    (Dimension::Frequency, 1e6..=1e12),
+    (Dimension::Bandwidth, 1e6..=1e15),
+    (Dimension::Size, 1.0..=1e18),
+    (Dimension::Count, 1.0..=4096.0),
+];
+
+/// Which end of its numbers' ranges a host is at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// All that takes time takes as little as it believably could.
+    Fast,
+    /// … as much as it could.
+    Slow,
+}
+
+fn check(platform: &Platform) -> Result<(), LoadError> {
+    for (name, number) in platform.numbers() {
+        let sound = SOUND.iter().find(|(dimension, _)| *dimension == number.unit.dimension);
+        let Some((_, sound)) = sound.filter(|(_, sound)| !sound.contains(&number.base())) else { continue };
+        let (least, most) = (sound.start() / number.unit.scale, sound.end() / number.unit.scale);
+        let (value, unit) = (number.value, number.unit.name);
+        return Err(LoadError::File {
+            file: platform.name.clone(),
+            line: number.line,
+            why: format!(
+                "{name} is {value} {unit}, which is not between {least} and {most}: no host is so; measure it again with millrace model this-host"
+            ),
+        });
+    }
+    Ok(())
+}
+
 impl Host {
+    /// Of a platform of this family, with its numbers at these ends of their ranges.
+    ///
+    /// # Errors
+    /// See [`Host::of`].
+    pub fn at_end(platform: &Platform, end: End) -> Result<Host, LoadError> {
+        let mut moved = platform.unread();
+        for (name, number) in platform.numbers() {
+            let (least, most) = number.range;
+            let is_least = match number.unit.dimension {
+                Dimension::Time => end == End::Fast,
+                Dimension::Frequency | Dimension::Bandwidth => end == End::Slow,
+                _ => continue,
+            };
+            moved = moved.with(name, if is_least { least } else { most });
+        }
+        Host::of(&moved)
+    }
+
     /// Of a platform of this family.
     ///
     /// # Errors
-    /// A number is missing or of another kind.
+    /// A number is missing, of another kind, or one that no host has.
     pub fn of(platform: &Platform) -> Result<Host, LoadError> {
+        check(platform)?;
         let span = |name: &str| platform.span(name);
         let set = |number| {
             let seconds =

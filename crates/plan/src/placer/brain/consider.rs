@@ -1,8 +1,8 @@
 //! What could be chosen, and whether to: one decision at most.
 //!
 //! `model`: a choice is gone to if it is better even when all predictions err (low gain over what is required), or, where the limit is broken already, as
-//! expected. One that is better as expected, or at best and of which nothing is known, is tried: within a third of the budget, and only while
-//! the limit is not near. What is required is the hysteresis, the cost of a move over the time that it stays, and how far the figures stray by themselves.
+//! expected. One that is better as expected is tried: within a third of the budget, and only while the limit is not near.
+//! What is required is the hysteresis, the cost of a move over the time that it stays, and how far the figures stray by themselves.
 //!
 //! `greedy`: the fastest choice whose capacity is not full of what comes; else the one with the most. Wei et al., OSDI 2023, §4.2.
 //! `fixed`: where the operator says, at once.
@@ -11,7 +11,7 @@ use super::super::choice::{Choice, alternatives, refusal};
 use super::super::log::{Compared, Decision, Reason};
 use super::super::options::Policy;
 use super::super::planted::Planted;
-use super::super::predict::{Predict, Prediction};
+use super::super::predict::{Prediction, Served};
 use super::super::verdict::{Measured, expected};
 use super::{Brain, Load, OBSERVATIONS_MIN, RATE_MIN, Running, ServiceState, is_moving};
 use crate::observed::{Observation, Service};
@@ -26,7 +26,9 @@ const MOVE_COST_US: f64 = 100_000.0;
 
 /// A choice that is wanted.
 struct Proposal {
-    at: usize,
+    to: Choice,
+    /// Of all predictions, that of it.
+    gain: f64,
     reason: Reason,
     why: String,
 }
@@ -37,22 +39,22 @@ impl<B: Bugs<Planted>> Brain<B> {
         &mut self,
         now_us: u64,
         seen: &Observation,
-        services: &[&Service],
-        predictor: &impl Predict,
+        services: &[(&Service, Option<Served<'_>>)],
     ) -> Option<Decision> {
         if !is_moving(&self.options.policy) || !self.budget.has_room(now_us) {
             return None;
         }
         let mut best: Option<(f64, &Service, Vec<Compared>, Proposal)> = None;
-        for service in services {
+        for (service, served) in services {
             if !self.is_ready(now_us, service) {
                 continue;
             }
-            let compared = self.compare(now_us, seen, service, predictor);
-            let Some(wanted) = self.want(now_us, service, &compared) else { continue };
+            let served = served.as_ref();
+            let compared = served.map_or_else(Vec::new, |served| self.compare(now_us, seen, service, served));
+            let Some(wanted) = self.want(now_us, seen, service, &compared) else { continue };
             // What is sure goes before what is tried.
             let is_sure = wanted.reason != Reason::Try;
-            let worth = compared[wanted.at].gain.mid + if is_sure { 1e3 } else { 0.0 };
+            let worth = wanted.gain + if is_sure { 1e3 } else { 0.0 };
             if best.as_ref().is_none_or(|(most, ..)| worth > *most) {
                 best = Some((worth, service, compared, wanted));
             }
@@ -93,13 +95,13 @@ impl<B: Bugs<Planted>> Brain<B> {
         now_us: u64,
         seen: &Observation,
         service: &Service,
-        predictor: &impl Predict,
+        served: &Served<'_>,
     ) -> Vec<Compared> {
         let Some(seat) = self.seats.get(&service.name) else { return Vec::new() };
         let now = seat.measured;
         let present = Choice::present(service);
         let said = |choice: &Choice| {
-            let said = predictor.predict(service, seen.cores.0, choice).filter(|said| said.is_sound())?;
+            let said = served.predict(choice)?;
             let corrected = self.corrections.correct(now_us, &service.name, (choice, &present), said);
             corrected.is_sound().then_some((said, corrected))
         };
@@ -112,10 +114,7 @@ impl<B: Bugs<Planted>> Brain<B> {
                 Some(here) if choice != present => anchored(corrected, &here, &now),
                 _ => corrected,
             };
-            let refused = match seat.bars.get(&choice) {
-                Some(bar) if bar.until_us > now_us => Some("it was worse than expected lately".to_owned()),
-                _ => self.refused_as_full(service, &choice, seen),
-            };
+            let refused = self.refused(now_us, seen, service, &choice);
             corrected.is_sound().then(|| Compared {
                 gain: expected(&corrected, &now, capacity, self.options.p99_max_ns),
                 tried,
@@ -128,13 +127,27 @@ impl<B: Bugs<Planted>> Brain<B> {
         all.collect()
     }
 
+    /// Why a service may not go there now.
+    fn refused(&self, now_us: u64, seen: &Observation, service: &Service, to: &Choice) -> Option<String> {
+        match self.seats.get(&service.name).and_then(|seat| seat.bars.get(to)) {
+            Some(bar) if bar.until_us > now_us => Some("it was worse than expected lately".to_owned()),
+            _ => self.refused_as_full(service, to, seen),
+        }
+    }
+
     /// Which of them is wanted, by the policy.
-    fn want(&mut self, now_us: u64, service: &Service, compared: &[Compared]) -> Option<Proposal> {
+    fn want(
+        &mut self,
+        now_us: u64,
+        seen: &Observation,
+        service: &Service,
+        compared: &[Compared],
+    ) -> Option<Proposal> {
         let present = Choice::present(service);
         let free = |one: &Compared| one.refused.is_none() && one.choice != present;
         match self.options.policy.clone() {
             Policy::Leave => None,
-            Policy::Fixed(values) => self.fixed(service, compared, &values, &present),
+            Policy::Fixed(values) => self.fixed(now_us, seen, service, &values),
             Policy::Greedy => greedy(service, compared, &present),
             Policy::Model => {
                 let seat = self.seats.get(&service.name)?.clone();
@@ -176,7 +189,8 @@ impl<B: Bugs<Planted>> Brain<B> {
         })?;
         let gain = sure(&compared[best]);
         (gain > required).then(|| Proposal {
-            at: best,
+            to: compared[best].choice.clone(),
+            gain: compared[best].gain.mid,
             reason: Reason::Better,
             why: match is_broken {
                 true => format!("the limit is broken, and it is expected to be {:.0} % better", gain * 100.0),
@@ -203,10 +217,7 @@ impl<B: Bugs<Planted>> Brain<B> {
         if !self.options.explores || is_near || !self.budget.has_room_to_explore(now_us) {
             return None;
         }
-        let may = |at: &usize| {
-            let one = &compared[*at];
-            one.gain.mid > required || (!one.tried && one.gain.high > required)
-        };
+        let may = |at: &usize| compared[*at].gain.mid > required;
         let best = of.iter().copied().filter(may).max_by(|a, b| {
             let (a, b) = (&compared[*a].gain, &compared[*b].gain);
             a.mid.total_cmp(&b.mid).then(a.high.total_cmp(&b.high))
@@ -214,16 +225,19 @@ impl<B: Bugs<Planted>> Brain<B> {
         let gain = compared[best].gain;
         let why =
             format!("it may be {:.0} % better, and {:.0} % is expected", gain.high * 100.0, gain.mid * 100.0);
-        Some(Proposal { at: best, reason: Reason::Try, why })
+        let to = compared[best].choice.clone();
+        Some(Proposal { to, gain: gain.mid, reason: Reason::Try, why })
     }
 
+    /// What an operator wants needs no prediction.
     fn fixed(
         &self,
+        now_us: u64,
+        seen: &Observation,
         service: &Service,
-        compared: &[Compared],
         values: &std::collections::BTreeMap<String, String>,
-        present: &Choice,
     ) -> Option<Proposal> {
+        let present = Choice::present(service);
         let own = |name: &str| match &*service.name {
             "" => Some(name.to_owned()),
             of => Some(name.strip_prefix(of)?.strip_prefix('.')?.to_owned()),
@@ -231,17 +245,17 @@ impl<B: Bugs<Planted>> Brain<B> {
         let wanted: Vec<(String, &str)> =
             values.iter().filter_map(|(name, value)| Some((own(name)?, &**value))).collect();
         let is_there = |choice: &Choice| wanted.iter().all(|(name, value)| choice.value(name) == *value);
-        if wanted.is_empty() || is_there(present) {
+        if wanted.is_empty() || is_there(&present) {
             return None;
         }
         // One step at a time: what sets most of what is wanted.
-        let set =
-            |one: &Compared| wanted.iter().filter(|(name, value)| one.choice.value(name) == *value).count();
-        let free = (0..compared.len()).filter(|at| compared[*at].refused.is_none());
-        let at = free.max_by_key(|at| (set(&compared[*at]), std::cmp::Reverse(*at)))?;
-        let here = wanted.iter().filter(|(name, value)| present.value(name) == *value).count();
-        (set(&compared[at]) > here).then(|| Proposal {
-            at,
+        let set = |one: &Choice| wanted.iter().filter(|(name, value)| one.value(name) == *value).count();
+        let all = alternatives(service, seen.cores.0 as u64);
+        let free = all.into_iter().filter(|one| self.refused(now_us, seen, service, one).is_none()).rev();
+        let to = free.max_by_key(set)?;
+        (set(&to) > set(&present)).then(|| Proposal {
+            to,
+            gain: 0.0,
             reason: Reason::Fixed,
             why: "the operator wants it there".to_owned(),
         })
@@ -255,9 +269,9 @@ impl<B: Bugs<Planted>> Brain<B> {
         compared: Vec<Compared>,
         wanted: Proposal,
     ) -> Decision {
-        let Proposal { at, reason, why } = wanted;
-        let (from, to) = (Choice::present(service), compared[at].choice.clone());
-        let expected = Some(compared[at].corrected);
+        let Proposal { to, reason, why, .. } = wanted;
+        let from = Choice::present(service);
+        let expected = compared.iter().find(|one| one.choice == to).map(|one| one.corrected);
         let is_try = reason == Reason::Try;
         self.spend(now_us, is_try);
         self.decisions += 1;
@@ -321,7 +335,8 @@ fn greedy(service: &Service, compared: &[Compared], present: &Choice) -> Option<
     let most = || order.iter().max_by(|a, b| capacity(a).total_cmp(&capacity(b)));
     let at = *order.iter().find(has_room).or_else(most)?;
     (compared[at].choice != *present).then(|| Proposal {
-        at,
+        to: compared[at].choice.clone(),
+        gain: compared[at].gain.mid,
         reason: Reason::Greedy,
         why: "it is the fastest that is not full".to_owned(),
     })

@@ -2,7 +2,7 @@
 //!
 //! What came is the mean of the observations from when the move settled, over `judge_us`; it is held against what was measured before. A move that was to
 //! be better must not be worse by more than half the hysteresis; one that was to find something out must be better by as much, for a
-//! choice that is no better is not worth what is not known of it. What changed its load meanwhile says nothing.
+//! choice that is no better is not worth what is not known of it. What is much worse at once is judged at once. What changed its load meanwhile says nothing.
 
 use super::super::log::{Decision, Evaluation, Line, Reason, Verdict};
 use super::super::planted::Planted;
@@ -11,6 +11,8 @@ use super::{Brain, Load, Running, of};
 use crate::observed::{Observation, Service};
 use protocol::planted::Bugs;
 
+/// What is worse by so many times the hysteresis is worse, whatever may follow.
+const MUCH_WORSE: f64 = 3.0;
 /// Judgements that come to nothing are given up after so many times as long.
 const GIVE_UP_FACTOR: u64 = 8;
 
@@ -27,11 +29,13 @@ impl<B: Bugs<Planted>> Brain<B> {
         add(running, seen.span_us, &of(service));
         let (came, span_us) = running.sum.expect("added just now");
         let is_other = running.load.differs(&Load::of(service), false);
-        if span_us < judge_us && !is_other {
+        let so_far = gained(&came, &running.before, self.options.p99_max_ns);
+        let is_plain = !running.is_back && so_far < -MUCH_WORSE * self.options.hysteresis;
+        if span_us < judge_us && !is_other && !is_plain {
             return Vec::new();
         }
         let (name, running) = self.running.take().expect("it is there");
-        let gain = gained(&came, &running.before, self.options.p99_max_ns);
+        let gain = so_far;
         let half = self.options.hysteresis / 2.0;
         let is_worse = if running.is_try { gain < half } else { gain < -half };
         let verdict = match (is_other, is_worse && !running.is_back) {

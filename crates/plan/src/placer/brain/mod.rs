@@ -32,7 +32,7 @@ use super::correct::Corrections;
 use super::log::{Decision, Line};
 use super::options::{Options, Policy};
 use super::planted::Planted;
-use super::predict::{Predict, Prediction};
+use super::predict::{Prediction, Predictor, Served};
 use super::verdict::Measured;
 use crate::observed::{Figure, Observation, SERVICES_MAX, Service};
 use protocol::planted::Bugs;
@@ -210,7 +210,7 @@ impl<B: Bugs<Planted>> Brain<B> {
     }
 
     /// Takes in what a node said, and says what follows.
-    pub fn observe(&mut self, now_us: u64, seen: &Observation, predictor: &impl Predict) -> Vec<Line> {
+    pub fn observe(&mut self, now_us: u64, seen: &Observation, predictor: &Predictor) -> Vec<Line> {
         let sequence = seen.sequence;
         let ignored = |service: Option<&str>, why: String| Line::Ignored {
             now_us,
@@ -231,23 +231,25 @@ impl<B: Bugs<Planted>> Brain<B> {
             }
             match service.fault() {
                 Some(fault) => lines.push(ignored(Some(&service.name), fault.to_string())),
-                None => usable.push(service),
+                None => usable.push((service, predictor.of(seen, service))),
             }
         }
-        for service in &usable {
+        for (service, served) in &usable {
             lines.extend(self.look(now_us, service));
-            self.learn(now_us, seen, service, predictor);
+            if let Some(served) = served {
+                self.learn(now_us, seen, service, served);
+            }
         }
         match &self.running {
             Some((name, _)) => {
                 let name = name.clone();
-                match usable.iter().find(|service| service.name == name) {
-                    Some(service) => lines.extend(self.judge(now_us, seen, service)),
+                match usable.iter().find(|(service, _)| service.name == name) {
+                    Some((service, _)) => lines.extend(self.judge(now_us, seen, service)),
                     None => lines.extend(self.give_up(now_us)),
                 }
             }
             None if self.is_frozen => {}
-            None => lines.extend(self.consider(now_us, seen, &usable, predictor).map(Line::decision)),
+            None => lines.extend(self.consider(now_us, seen, &usable).map(Line::decision)),
         }
         lines
     }
@@ -312,7 +314,7 @@ impl<B: Bugs<Planted>> Brain<B> {
     }
 
     /// Corrects predictions by what came, where a service has stayed for long enough.
-    fn learn(&mut self, now_us: u64, seen: &Observation, service: &Service, predictor: &impl Predict) {
+    fn learn(&mut self, now_us: u64, seen: &Observation, service: &Service, served: &Served<'_>) {
         let Some(seat) = self.seats.get(&service.name) else { return };
         let is_settled = seat
             .moved_us
@@ -321,8 +323,7 @@ impl<B: Bugs<Planted>> Brain<B> {
             return;
         }
         let present = Choice::present(service);
-        let Some(said) = predictor.predict(service, seen.cores.0, &present) else { return };
-        if said.is_sound() {
+        if let Some(said) = served.predict(&present) {
             self.corrections.learn(now_us, &service.name, &present, &said, &seat.measured);
         }
     }

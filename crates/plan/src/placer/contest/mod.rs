@@ -20,7 +20,7 @@ mod show;
 use super::drive::{Driver, Log};
 use super::log::Line;
 use super::options::{Options, Policy};
-use super::predict::Stages;
+use super::predict::Predictor;
 use bench::contest::{self as turns, Order, Sides, Slice, Turn};
 use bench::report::{deliver, environment};
 use clap::Args;
@@ -70,9 +70,13 @@ pub struct Contest {
     #[arg(long, default_value_t = 1)]
     seed: u64,
 
-    /// After a change, what does not count
+    /// After a change, what does not count of those that move
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration)]
     settle: Duration,
+
+    /// The same of placements that nobody moves: they have nothing to settle but clients
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
+    warm_up: Duration,
 
     /// What counts then
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration)]
@@ -93,6 +97,10 @@ pub struct Contest {
     /// Multiplies all rates: for faster and slower machines
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = scale)]
     load: f64,
+
+    /// This machine, for predictions: this-host as it is shipped, or the file that `millrace model this-host -o FILE` wrote
+    #[arg(short, long, value_name = "PLATFORM", default_value = "this-host")]
+    platform: String,
 
     /// A folder for the log of each policy that moves
     #[arg(long, value_name = "DIR")]
@@ -140,7 +148,7 @@ impl Figures {
 struct Contestant {
     name: String,
     /// None: nobody moves it.
-    driver: Option<Driver<Stages>>,
+    driver: Option<Driver>,
     registers: Vec<(String, String)>,
 }
 
@@ -221,13 +229,14 @@ impl Contest {
     }
 
     fn players(&self, node: &Node) -> Result<Vec<Contestant>, String> {
+        let predictor = super::command::predictor(&self.platform).map_err(|error| error.to_string())?;
         let start = placement(usize::from(self.start) - 1);
         let mut players = Vec::new();
         for policy in [Policy::Model, Policy::Greedy, Policy::Leave] {
             let name = policy.to_string();
             let driver = match policy {
                 Policy::Leave => None,
-                policy => Some(self.driver(node, policy)?),
+                policy => Some(self.driver(node, policy, predictor.clone())?),
             };
             players.push(Contestant { name, driver, registers: start.clone() });
         }
@@ -236,14 +245,14 @@ impl Contest {
         Ok(players)
     }
 
-    fn driver(&self, node: &Node, policy: Policy) -> Result<Driver<Stages>, String> {
+    fn driver(&self, node: &Node, policy: Policy, predictor: Predictor) -> Result<Driver, String> {
         let log = self.logs.as_ref().map(|folder| {
             let path = folder.join(format!("{policy}.log"));
             Log::new(path.clone(), u64::MAX).map_err(|error| format!("{}: {error}", path.display()))
         });
         let options = Options { policy, p99_max_ns: Some(self.slo.as_nanos() as f64), ..Options::default() };
         let cores = base::cpu::allowed_cores().len().max(1) as f64;
-        let mut driver = Driver::new(node.admin, cores, options, Stages, log.transpose()?)?;
+        let mut driver = Driver::new(node.admin, cores, options, predictor, log.transpose()?)?;
         driver.pause();
         Ok(driver)
     }
@@ -278,12 +287,13 @@ impl Sides for Contestants<'_> {
     fn slice(&mut self, turn: Turn) -> Result<Slice<Figures>, String> {
         let (args, node, player) = (self.args, &self.node, &mut self.players[turn.side]);
         let load = &self.script[turn.round as usize];
-        let clients = Clients::start(&self.program, node.ports, load, (args.settle, args.measure))?;
+        let settle = if player.driver.is_some() { args.settle } else { args.warm_up };
+        let clients = Clients::start(&self.program, node.ports, load, (settle, args.measure))?;
         let slo_us = args.slo.as_secs_f64() * 1e6;
         let over = AtomicBool::new(false);
         let (served, moves, cores) = thread::scope(|scope| {
             let placer = player.driver.as_mut().map(|driver| scope.spawn(|| move_about(driver, &over)));
-            super::command::rest(args.settle, self.stop);
+            super::command::rest(settle, self.stop);
             let before = node.cpu();
             super::command::rest(args.measure, self.stop);
             let cpu = node.cpu().and_then(|after| Ok(after - before?));
@@ -315,7 +325,7 @@ fn keep(registers: &mut Vec<(String, String)>, now: Vec<(String, String)>) {
 }
 
 /// The placer's loop until `over`; how often it moved something.
-fn move_about(driver: &mut Driver<Stages>, over: &AtomicBool) -> Result<u32, String> {
+fn move_about(driver: &mut Driver, over: &AtomicBool) -> Result<u32, String> {
     driver.resume();
     let mut moves = 0;
     while !over.load(Ordering::Relaxed) {

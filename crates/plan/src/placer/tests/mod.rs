@@ -14,7 +14,7 @@ use super::brain::Brain;
 use super::log::{Line, replay};
 use super::options::{Options, Policy};
 use super::planted::Planted;
-use super::predict::Stages;
+use super::predict::Predictor;
 use crate::observed::Difference;
 use crate::observed::Reading;
 use crate::observed::{Figure, Kind, Register, Service};
@@ -24,7 +24,7 @@ use std::collections::BTreeMap;
 use world::World;
 
 /// A register that may be set.
-fn register(name: &str, number: u64, range: [u64; 2], choices: &[&str]) -> Register {
+pub(super) fn register(name: &str, number: u64, range: [u64; 2], choices: &[&str]) -> Register {
     let choices = choices.iter().map(|word| word.to_string()).collect();
     Register { name: name.to_owned(), number, range, choices, live: true }
 }
@@ -72,8 +72,16 @@ pub(super) fn service(name: &str, kind: Kind) -> Service {
         cores: BTreeMap::new(),
         together: Figure(1.0),
         load: crate::observed::Load::default(),
+        connections: BTreeMap::new(),
+        stored_bytes: Figure(0.0),
         doubts: Vec::new(),
     }
+}
+
+/// The model of the shipped host.
+pub(super) fn predictor() -> Predictor {
+    let shipped = model::platform::shipped::SHIPPED.iter().find(|(name, _)| *name == "this-host");
+    Predictor::new(shipped.expect("it is shipped").1, "this-host.toml").expect("it is sound")
 }
 
 /// What a run came to.
@@ -102,11 +110,16 @@ fn options(policy: Policy) -> Options {
 
 /// Plays so many looks, with a mistake if there is one.
 fn play(seed: u64, looks: u32, options: &Options, planted: Option<Planted>) -> Played {
+    let predictor = predictor();
     let mut brain: Brain<Option<Planted>> = Brain::with_bugs(options.clone(), &[], planted);
     let mut world = World::new(seed);
     let mut difference = Difference::default();
     let mut checker = Checker::new(options.clone());
-    let mut log = vec![Line::Setup { options: options.clone(), made_us: Vec::new() }];
+    let mut log = vec![Line::Setup {
+        options: options.clone(),
+        made_us: Vec::new(),
+        platform: predictor.text().to_owned(),
+    }];
     let mut last_us = 0;
     for _ in 0..looks {
         // Whoever waits for a late answer asks later.
@@ -124,7 +137,7 @@ fn play(seed: u64, looks: u32, options: &Options, planted: Option<Planted>) -> P
             }
         };
         let Some(observation) = difference.add(reading, world::CORES) else { continue };
-        let came = brain.observe(now_us, &observation, &Stages);
+        let came = brain.observe(now_us, &observation, &predictor);
         checker.check(now_us, &observation, &answer, &came);
         log.push(Line::Seen { now_us, observation });
         let decisions: Vec<_> = came
@@ -181,7 +194,7 @@ fn a_log_played_again_decides_the_same_byte_for_byte() {
     for seed in 0..12 {
         let policy = if seed % 4 == 3 { Policy::Greedy } else { Policy::Model };
         let played = play(seed, LOOKS, &options(policy), None);
-        let again = replay(&played.log, &Stages).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        let again = replay(&played.log).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         assert_eq!(
             (again.decisions as usize, again.observations > 200),
             (played.decisions, true),
@@ -189,7 +202,7 @@ fn a_log_played_again_decides_the_same_byte_for_byte() {
         );
         // What is killed in the middle of a line can be played as far as it goes.
         let half = &played.log[..played.log.len() * 2 / 3];
-        assert!(half.is_char_boundary(half.len()) && replay(half, &Stages).is_ok(), "seed {seed}");
+        assert!(half.is_char_boundary(half.len()) && replay(half).is_ok(), "seed {seed}");
     }
 }
 
@@ -200,11 +213,11 @@ fn a_log_that_somebody_changed_is_told_from_what_comes() {
     let mut changed = played.log.clone();
     let end = changed[at..].find("\"sequence\":").expect("it says by what") + at + "\"sequence\":".len();
     changed.insert(end, '9');
-    let error = replay(&changed, &Stages).expect_err("another decision");
+    let error = replay(&changed).expect_err("another decision");
     assert!(error.to_string().contains("and now it would be"), "{error}");
-    let error = replay("{\"line\":\"frozen\",\"is_frozen\":true}\n", &Stages).expect_err("no setup");
+    let error = replay("{\"line\":\"frozen\",\"is_frozen\":true}\n").expect_err("no setup");
     assert!(error.to_string().contains("begins with its setup"), "{error}");
-    assert!(replay("garbage\n", &Stages).is_err_and(|error| error.to_string().starts_with("line 1 ")));
+    assert!(replay("garbage\n").is_err_and(|error| error.to_string().starts_with("line 1 ")));
 }
 
 #[test]
@@ -218,7 +231,7 @@ fn who_leaves_or_is_frozen_decides_nothing() {
         let Ok((metrics, registers)) = answer.pages else { continue };
         let Ok(reading) = Reading::of(look * EVERY_US, &metrics, &registers) else { continue };
         let Some(observation) = difference.add(reading, world::CORES) else { continue };
-        let came = brain.observe(look * EVERY_US + answer.late_us, &observation, &Stages);
+        let came = brain.observe(look * EVERY_US + answer.late_us, &observation, &predictor());
         assert!(!came.iter().any(|line| matches!(line, Line::Decision(_))), "{came:?}");
     }
 }
@@ -242,6 +255,7 @@ proptest! {
         figures in proptest::collection::vec((any::<f64>(), any::<f64>(), any::<f64>(), any::<u32>()), 1..60),
     ) {
         let mut brain: Brain<Option<Planted>> = Brain::with_bugs(options(Policy::Model), &[], None);
+        let predictor = predictor();
         let (mut now_us, mut sequence, mut moves) = (0u64, 0, 0);
         for (rate, time, cores, gap) in figures {
             now_us += u64::from(gap % 900_000);
@@ -256,10 +270,11 @@ proptest! {
                 span_us: u64::from(gap),
                 cores: Figure(2.0),
                 cores_used: Figure(cores),
+                others: Figure(0.0),
                 busy: BTreeMap::new(),
                 services: vec![one],
             };
-            for line in brain.observe(now_us, &observation, &Stages) {
+            for line in brain.observe(now_us, &observation, &predictor) {
                 if let Line::Decision(decision) = line {
                     moves += 1;
                     brain.told(now_us, decision.number, None);
