@@ -158,16 +158,9 @@ fn a_node_that_runs_is_planned_and_its_recording_too() {
         "--top",
         "1",
     ]);
-    for part in [
-        "get",
-        "set",
-        "75.0 %",
-        "1 sockets",
-        "edge, TCP",
-        "measured: ",
-        "predicted on this-host",
-        "advice: ",
-    ] {
+    for part in
+        ["get", "set", "75.0 %", "1 sockets", "edge, TCP", "measured: ", "predicted on this-host", "advice: "]
+    {
         assert!(text.contains(part), "no {part:?} in\n{text}");
     }
     // What was written is a workload as any other.

@@ -359,7 +359,11 @@ fn connections(page: &str, name: &str, kind: Kind) -> BTreeMap<String, f64> {
         Kind::Kv => {
             let shared = of("millrace_kv_shm_connections", &[]).unwrap_or(0.0);
             let all = of("millrace_kv_connections", &[]).unwrap_or(0.0);
-            [("shm".to_owned(), shared), ("sockets".to_owned(), if all < shared { 0.0 } else { all - shared })].into()
+            [
+                ("shm".to_owned(), shared),
+                ("sockets".to_owned(), if all < shared { 0.0 } else { all - shared }),
+            ]
+            .into()
         }
         Kind::Rpc => {
             let own = labels(name, &SERVER);

@@ -51,7 +51,12 @@ impl Traces {
         let recorded = is_recorded.then(|| {
             // This one, and those that were not recorded since the last.
             recording.saw(one_of.into());
-            Recorded { recording: recording.clone(), at, request: AtomicU64::new(0), reply: AtomicU64::new(0) }
+            Recorded {
+                recording: recording.clone(),
+                at,
+                request: AtomicU64::new(0),
+                reply: AtomicU64::new(0),
+            }
         });
         let open = leaves_spans.then(|| Open::begin(&self.tracer, caller, at));
         Some(Traced { open, recorded, name, row: this_thread(), clock })
