@@ -1,6 +1,6 @@
 //! What every layer of millrace stands on: units, random numbers, Zipf's law, a cycle clock, pinning, how much memory there is, huge pages, hashing,
-//! budgets of bytes, keys of a cluster, users and passwords, rights, registers, text in HTML, the spread of samples, traces as spans, recordings of requests, why
-//! connections ended, and *touch*, the one word with which a handler says which memory it is about to need.
+//! budgets of bytes, keys of a cluster, users and passwords, rights, registers, text in HTML, the spread of samples, traces as spans, recordings of
+//! requests, why connections ended, and *touch*, the one word with which a handler says which memory it is about to need.
 //!
 //! This crate knows nothing of requests, rings, keys or sockets, and imports no other crate of the house.
 

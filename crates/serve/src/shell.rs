@@ -284,16 +284,7 @@ impl Shell {
             Tracer::default(),
         );
         let services = services.into_iter().map(hosted).collect();
-        let mut shell = Shell {
-            services,
-            admin: None,
-            rights,
-            exporter: None,
-            recorder: None,
-            watchdog: None,
-            stop,
-            _cores: cores,
-        };
+        let mut shell = Shell::of_services(services, rights, stop, cores);
         routes = shell.record(&tracer, routes)?;
         if let Some(rights) = &shell.rights {
             routes = routes.metrics(rights.collect());
@@ -358,6 +349,16 @@ impl Shell {
         self.exporter = Exporter::of_process(admin.shown()).map_err(ShellError::Threads)?;
         self.admin = Some(admin);
         Ok(())
+    }
+
+    fn of_services(
+        services: Vec<Hosted>,
+        rights: Option<RightsFile>,
+        stop: Stop,
+        cores: EngineCores,
+    ) -> Shell {
+        let (admin, exporter, recorder, watchdog) = (None, None, None, None);
+        Shell { services, admin, rights, exporter, recorder, watchdog, stop, _cores: cores }
     }
 
     /// Records requests, if this process was told to.

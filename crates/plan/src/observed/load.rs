@@ -34,8 +34,6 @@ pub struct Method {
 pub struct Load {
     /// Its methods that were asked for, by name.
     pub methods: Vec<Method>,
-    /// Connections open, by transport; `sockets` are TCP, TLS and Unix together.
-    pub connections: BTreeMap<String, Figure>,
     /// Requests that are not answered yet, where they are counted.
     pub under_way: Option<Figure>,
     /// Items, and the bytes of all of them.
@@ -70,12 +68,9 @@ impl Load {
                 (format!("the bytes of {name}"), bytes, SIZE_MAX),
             ]
         });
-        let open = self.connections.iter();
-        let open = open.map(|(link, count)| (format!("connections over {link}"), Some(*count), SIZE_MAX));
         let under_way = ("the requests under way".to_owned(), self.under_way, SIZE_MAX);
         let resident = ("the memory of the process".to_owned(), self.resident, SIZE_MAX);
-        let all = self.methods.iter().flat_map(of_method).chain(pairs).chain(open);
-        let all = all.chain([under_way, resident]);
+        let all = self.methods.iter().flat_map(of_method).chain(pairs).chain([under_way, resident]);
         all.filter_map(|(what, figure, most)| Some((what, figure?, most))).collect::<Vec<_>>().into_iter()
     }
 }
@@ -94,7 +89,6 @@ pub(super) fn load(since: &mut Since<'_>) -> Load {
     let rows = now.row_bytes.map(|bytes| (per(since.count("rows"), since.count("answered")), Figure(bytes)));
     Load {
         methods,
-        connections: now.connections.iter().map(|(link, count)| (link.clone(), Figure(*count))).collect(),
         under_way: now.under_way.map(Figure),
         items: now.items.map(|(items, bytes)| (Figure(items), Figure(bytes))),
         rows: rows.filter(|(rows, _)| rows.0 > 0.0),

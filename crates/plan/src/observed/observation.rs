@@ -148,7 +148,7 @@ pub struct Service {
     pub cores: BTreeMap<Location, Figure>,
     /// Requests of it that are executed together on average.
     pub together: Figure,
-    /// Connections open, by transport.
+    /// Connections open, by transport; `sockets` of a key-value server are TCP, TLS and Unix together.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub connections: BTreeMap<String, Figure>,
     /// Bytes that it keeps, of which requests touch some.
@@ -241,7 +241,7 @@ impl Service {
         check("how many are executed together", self.together, RATE_MAX)?;
         check("what it keeps", self.stored_bytes, BYTES_MAX)?;
         for (transport, count) in &self.connections {
-            check(&format!("the number of connections by {transport}"), *count, RATE_MAX)?;
+            check(&format!("connections over {transport}"), *count, RATE_MAX)?;
         }
         for (what, time) in [("p50", self.p50_ns), ("p99", self.p99_ns)] {
             time.map_or(Ok(()), |time| check(what, time, TIME_MAX_NS))?;

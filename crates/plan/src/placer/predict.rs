@@ -390,7 +390,8 @@ fn workload(service: &Service, under_way: u64) -> Workload {
 fn link(service: &Service) -> Option<Link> {
     let most = |(_, a): &(&String, &Figure), (_, b): &(&String, &Figure)| a.0.total_cmp(&b.0);
     match service.connections.iter().filter(|(_, count)| count.0 > 0.0).max_by(most)?.0.as_str() {
-        "tcp" => Some(Link::Tcp),
+        // Of a key-value server: few have their clients at Unix sockets.
+        "tcp" | "sockets" => Some(Link::Tcp),
         "udp" => Some(Link::Udp),
         "shm" => Some(Link::SharedMemory),
         _ => None,

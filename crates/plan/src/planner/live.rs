@@ -243,7 +243,7 @@ fn methods_of(service: &Service, host: Option<&Host>) -> Vec<Method> {
 /// Cycles of a request beside what the model puts into it.
 fn cycles(service: &Service, host: &Host) -> f64 {
     let worked_ns = match service.kind {
-        Kind::Kv => handler_ns(service),
+        Kind::Kv => handler_ns(service).unwrap_or(0.0),
         Kind::Rec => service.stage("preprocess") + service.stage("engine"),
         Kind::Rpc => {
             // Away from the connections' thread the stage has the ways there and back in it; the threads' own time has not.
@@ -274,7 +274,7 @@ fn working_set(service: &Service) -> f64 {
 
 fn connections(services: &[(Port, &Service)]) -> BTreeMap<String, f64> {
     let mut all = BTreeMap::new();
-    for (link, count) in services.iter().flat_map(|(_, service)| &service.load.connections) {
+    for (link, count) in services.iter().flat_map(|(_, service)| &service.connections) {
         *all.entry(link.clone()).or_insert(0.0) += count.0;
     }
     all.retain(|_, count| *count > 0.0);
@@ -400,7 +400,7 @@ fn at_nodes(services: &[(Port, &Service)], nodes: usize, methods: Vec<Method>) -
 
 /// The way through the node that most of its connections take, as the planner calls it.
 fn route(service: &Service) -> String {
-    let most = service.load.connections.iter().max_by(|(_, a), (_, b)| a.0.total_cmp(&b.0));
+    let most = service.connections.iter().max_by(|(_, a), (_, b)| a.0.total_cmp(&b.0));
     let link = match most.map(|(link, _)| &**link) {
         Some("shm" | "memory") => Link::SharedMemory,
         Some("udp") => Link::Udp,

@@ -282,8 +282,8 @@ mod tests {
         let command = Command::augment_args(clap::Command::new("plan"));
         let matches = command.try_get_matches_from([&["plan"], arguments].concat()).expect("they are right");
         let command = Command::from_arg_matches(&matches).expect("they are right");
-        let asked = command.workload().expect("it is shipped");
         let platforms = command.platforms().expect("they are shipped");
+        let asked = command.workload(&platforms[0]).expect("it is shipped");
         let (mut machines, _) = command.machines(&platforms, &asked).expect("it is answered");
         sort(&mut machines);
         machines
@@ -351,7 +351,7 @@ mod tests {
             ["plan", "-w", "key-value-cache", "-p", "connectx6", "--top", "1", "--set", "workload.window=1"];
         let matches = command.try_get_matches_from(arguments).expect("they are right");
         let command = Command::from_arg_matches(&matches).expect("they are right");
-        let asked = command.workload().expect("it is shipped");
+        let asked = command.workload(&platform).expect("it is shipped");
         let (answer, remarks) = command.compared(&platform, &asked).expect("it is answered");
         let said = remarks.join("\n");
         assert!(said.contains("what if workload.window were 1 and not 256"), "{said}");

@@ -1,8 +1,9 @@
 //! `millrace plan`: who should serve a workload on a machine.
 //!
 //! The planner itself is `model::plan`; here are its arguments (`ask`), numbers that are set otherwise (`what_if`), workloads from what `millrace bench`
-//! measured (`trace`), from recordings (`recording`) and of nodes that run (`live`), and what people see: tables (`text`), costs (`money`), several
-//! platforms beside each other (`machines`), the ways through a machine (`picture`), a page (`page`) with numbers that its reader moves (`sliders`).
+//! measured (`trace`), from recordings (`recording`) and of nodes that run (`live`), which both have seen methods (`seen`), and what people see: tables
+//! (`text`), costs (`money`), several platforms beside each other (`machines`), the ways through a machine (`picture`), a page (`page`) with numbers
+//! that its reader moves (`sliders`).
 
 pub(crate) mod ask;
 mod live;

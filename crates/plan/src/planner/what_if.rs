@@ -152,10 +152,9 @@ impl Scenario {
             } else {
                 let known = model::platform::shipped::SHIPPED.iter().map(|(name, _)| *name);
                 let known = known.collect::<Vec<_>>().join(", ");
-                return Err(format!(
-                    "{}; parts such as {key} cannot be put into a machine by themselves; there are machines {known}",
-                    wrong("nothing is called so")
-                ));
+                return Err(wrong(&format!(
+                    "{key} cannot be put into a machine by itself; there are machines {known}"
+                )));
             }
         }
         if scenario.machine.is_none() && scenario.sets.is_empty() {
@@ -367,7 +366,10 @@ mod tests {
         assert_eq!(scenario.machine.as_deref(), Some("connectx6"));
         assert_eq!(scenario.sets, ["network.latency=1us"]);
         for (text, why) in [
-            ("nic = bluefield2-ib", "there are machines this-host"),
+            (
+                "nic = bluefield2-ib",
+                "nic cannot be put into a machine by itself; there are machines bluefield2-ib",
+            ),
             ("machine=a;machine=b", "one machine is wanted"),
             ("machine=", "one machine is wanted"),
             ("fast", "there is no ="),

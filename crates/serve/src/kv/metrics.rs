@@ -78,7 +78,9 @@ crate::families! { "millrace_kv_";
 
 /// Adds what the node counts.
 pub fn collect(shared: &Shared, page: &mut Page) {
-    add(page, &shared.report());
+    let report = shared.report();
+    add(page, &report);
+    values(page, &report.kv);
     for (name, spans) in shared.on_core.stages.histograms() {
         page.add_buckets(STAGE, &[name], &Buckets::of_histogram(&spans));
     }
@@ -161,9 +163,13 @@ fn add(page: &mut Page, report: &Report) {
     page.add(RESUME, &[], kv.began.seconds);
     durable(page, &kv.durable.clone().unwrap_or_default());
     chain(page, &kv.chain.clone().unwrap_or_default());
-    page.add(VALUES, &["sent"], kv.values.sent);
-    page.add(VALUES, &["received"], kv.values.received);
     commands(page, &kv.commands);
+}
+
+fn values(page: &mut Page, kv: &KvReport) {
+    for (direction, bytes) in [("sent", kv.values.sent), ("received", kv.values.received)] {
+        page.add(VALUES, &[direction], bytes);
+    }
 }
 
 fn chain(page: &mut Page, ChainReport { counters, waiting, by_home }: &ChainReport) {

@@ -50,8 +50,8 @@ pub(super) struct Coming {
     pub(super) bytes: usize,
     /// When the edge woke up for it.
     pub(super) woken: Nanos,
-    /// Where it is executed.
-    pub(super) place: Place,
+    /// The thread of the engine core executes it.
+    pub(super) is_led: bool,
 }
 
 /// What is wanted of a request.
@@ -149,7 +149,7 @@ impl Traces {
     /// Submits a request of which something is wanted. There is room for it.
     #[cold]
     pub(super) fn submit(&mut self, port: &mut EdgePort<Kv>, request: Request, coming: &Coming) {
-        let Coming { hit, connection: (connection, conn), bytes, woken, place } = *coming;
+        let Coming { hit, connection: (connection, conn), bytes, woken, is_led } = *coming;
         if self.logs && hit.is_sampled {
             verbose::request(conn, &request);
         }
@@ -166,6 +166,7 @@ impl Traces {
             }
         };
         assert!(!refused, "the ring has room for a request");
+        let place = if is_led { Place::Engine } else { Place::Edge };
         let recorded = Recorded { at: woken, key, request: bytes as u64, reply: 0, place };
         let recorded = hit.is_recorded.then_some(recorded);
         if open.is_some() || recorded.is_some() {

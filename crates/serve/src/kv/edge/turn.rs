@@ -7,7 +7,6 @@ use crate::kv::connection::Parsed;
 use crate::kv::registers::Id;
 use crate::kv::service::{Late, Listing, Origin, Reply, Request, cost_of_bytes};
 use base::Nanos;
-use base::trace::Place;
 use engine::StageRun;
 use protocol::memcache::Command;
 use protocol::memcache::watch::Streams;
@@ -70,6 +69,7 @@ impl Edge {
     /// The second half of a round: what those that `ran` have submitted is executed and answered.
     pub(super) fn finish(&mut self, waited: Nanos, ran: &mut Vec<u32>) {
         self.shared.on_core.stages.received(waited, self.port.in_flight());
+        self.traces.saw(self.port.in_flight());
         self.is_led = self.shared.is_dedicated();
         if self.is_led {
             self.shared.on_core.count_on_thread();
@@ -167,10 +167,9 @@ impl Edge {
             cost += request.cost();
             let hit = self.traces.look(&request);
             if hit.is_any() {
-                let place = if self.shared.is_dedicated() { Place::Engine } else { Place::Edge };
                 let bytes = input.len().saturating_sub(connection.visible().len());
                 let (connection, woken) = ((id, connection.number()), self.now);
-                let coming = Coming { hit, connection, bytes, woken, place };
+                let coming = Coming { hit, connection, bytes, woken, is_led: self.shared.is_dedicated() };
                 self.traces.submit(&mut self.port, request, &coming);
             } else {
                 let refused = self.port.submit(self.now, request).is_err();
@@ -196,7 +195,6 @@ impl Edge {
             self.owed.push_back(Owed::new(id, requests, false));
         }
         self.shared.net.requests.add(submitted as u64);
-        self.traces.saw(submitted);
         cost
     }
 
