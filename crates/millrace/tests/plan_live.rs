@@ -111,7 +111,7 @@ impl Load {
             let value = "v".repeat(200);
             let mut reply = [0u8; 4096];
             while !told.load(Ordering::Relaxed) {
-                let key = if asked % 2 == 0 { 0 } else { asked / 2 % 100 };
+                let key = if asked.is_multiple_of(2) { 0 } else { asked / 2 % 100 };
                 let request = match asked % 4 {
                     3 => format!("set key-{key} 0 0 200\r\n{value}\r\n"),
                     _ => format!("get key-{key}\r\n"),
