@@ -387,8 +387,7 @@ mod tests {
             .expect("it is shipped")
             .expect("it is sound");
         let of = |text: &str| set(text, &rack, &workload).map(|(platform, ..)| platform);
-        let cores =
-            of("nic.soc.cores=16").and_then(|rack| Ok(rack.count("nic.soc.cores"))).expect("it is there");
+        let cores = of("nic.soc.cores=16").map(|rack| rack.count("nic.soc.cores")).expect("it is there");
         assert_eq!(cores, Ok(16));
         for text in ["server.count=4", "tor.count=2", "tor.watts.idle=20W", "server.price=9000USD"] {
             assert!(of(text).is_ok(), "{text}");
