@@ -1,17 +1,13 @@
 //! Arbitrary text as a placer's log: refused with its line, or played again without a panic, whatever options, observations and times it has.
 //!
-//! The brain's files, and the queues that it predicts by, are part of this target, since the crates that have them bring servers and more with them.
+//! The brain's files are part of this target, since the crate that has them brings servers with it.
 //!
 //! `cargo +nightly fuzz run placer_log`
 #![no_main]
 #![allow(dead_code)]
 
-// So that the predictor finds `model::queueing` here, and what is observed `serve::metrics::read`.
-extern crate self as model;
+// So that what is observed finds `serve::metrics::read` here.
 extern crate self as serve;
-
-#[path = "../../crates/model/src/queueing.rs"]
-mod queueing;
 
 #[path = "../../crates/plan/src/observed"]
 mod observed {
@@ -20,7 +16,6 @@ mod observed {
     mod observation;
     mod reading;
 
-    pub use load::{Load, Method};
     pub use observation::*;
 }
 
@@ -44,17 +39,16 @@ mod placer {
 
 use libfuzzer_sys::fuzz_target;
 use placer::log::{Line, ReplayError, replay};
-use placer::predict::Stages;
 
 fuzz_target!(|text: &str| {
-    match replay(text, &Stages) {
+    match replay(text) {
         Ok(_) => {}
-        Err(ReplayError::NoLine(line, _) | ReplayError::NoSetup(line) | ReplayError::Differs { line, .. }) => {
+        Err(ReplayError::NoLine(line, _) | ReplayError::NoPlatform(line, _) | ReplayError::NoSetup(line) | ReplayError::Differs { line, .. }) => {
             assert!((1..=text.lines().count()).contains(&line));
         }
     }
     // Only what goes in, so that more of it is played.
     let inputs = text.lines().filter(|line| serde_json::from_str::<Line>(line).is_ok_and(|line| line.goes_in()));
     let inputs: String = inputs.map(|line| format!("{line}\n")).collect();
-    let _ = replay(&inputs, &Stages);
+    let _ = replay(&inputs);
 });
