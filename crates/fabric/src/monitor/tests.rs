@@ -234,7 +234,7 @@ fn calls_are_recorded_with_their_sizes_and_sizes_are_counted() {
     let recording = tracer.recording();
     let mut recorder = monitor.recorder(Side::Server, NONE);
     let method = monitor.method("/shop.Cart/Add");
-    let mut calls = |recorder: &mut Recorder, count: usize| {
+    let calls = |recorder: &mut Recorder, count: usize| {
         for _ in 0..count {
             let stamp = recorder.started(method, 5, &[]);
             recorder.moved(stamp, 0, 30);
