@@ -202,7 +202,7 @@ fn a_node_that_lies_is_refused_with_what_it_said() {
         ("millrace_kv_requests_total 51250", "millrace_kv_requests_total 9e15", "the rate is"),
         ("millrace_kv_items 5000", "millrace_kv_items -5", "the number of items is -5"),
         ("millrace_kv_items 5000", "millrace_kv_items NaN", "the number of items is NaN"),
-        ("millrace_kv_item_bytes 640000", "millrace_kv_item_bytes inf", "the bytes of items is inf"),
+        ("millrace_kv_item_bytes 640000", "millrace_kv_item_bytes inf", "what it keeps is inf"),
         ("millrace_kv_connections 12", "millrace_kv_connections NaN", "connections over sockets"),
         (
             "process_resident_memory_bytes 1e6",
