@@ -258,7 +258,7 @@ impl Reader<'_> {
             return Err(self.wrong(at, why));
         }
         let whole = unit.dimension != Dimension::Count || value.fract() == 0.0;
-        if !whole || value < 0.0 {
+        if !whole || value < 0.0 || !(value * unit.scale).is_finite() {
             return Err(self.wrong(at, format!("{name}: {value} {} cannot be", unit.name)));
         }
         Ok(Number { value, unit, class, source, range, line: self.line(at) })
