@@ -315,11 +315,11 @@ fn methods(page: &str, name: &str, kind: Kind) -> BTreeMap<String, MethodReading
     found
 }
 
-/// Where a sample of a method belongs.
-type Place = fn(&mut MethodReading) -> &mut f64;
+/// The field of a method that a sample belongs to.
+type Field = fn(&mut MethodReading) -> &mut f64;
 
-const OUTCOMES: [(&str, Place); 2] = [("hit", |of| &mut of.hits), ("miss", |of| &mut of.misses)];
-const DIRECTIONS: [(&str, Place); 2] =
+const OUTCOMES: [(&str, Field); 2] = [("hit", |of| &mut of.hits), ("miss", |of| &mut of.misses)];
+const DIRECTIONS: [(&str, Field); 2] =
     [("received", |of| &mut of.request_bytes), ("sent", |of| &mut of.reply_bytes)];
 
 /// Adds the samples of a family that have these labels to the methods that they are of.
@@ -328,13 +328,13 @@ fn by_label(
     page: &str,
     (family, by): (&str, &str),
     labels: &[(&str, &str)],
-    place: Place,
+    field: Field,
 ) {
     for (seen, count) in samples(page, family) {
         let is_own = labels.iter().all(|(name, value)| label(seen, name) == Some(*value));
         let Some(method) = label(seen, by).filter(|_| is_own) else { continue };
         if found.len() < METHODS_MAX || found.contains_key(method) {
-            *place(found.entry(method.to_owned()).or_default()) += count;
+            *field(found.entry(method.to_owned()).or_default()) += count;
         }
     }
 }

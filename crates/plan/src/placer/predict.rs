@@ -387,7 +387,7 @@ fn workload(service: &Service, under_way: u64) -> Workload {
 }
 
 /// The link that most of its clients use; none where it is not known, or has no times in the model.
-fn link(service: &Service) -> Option<Link> {
+pub(crate) fn link(service: &Service) -> Option<Link> {
     let most = |(_, a): &(&String, &Figure), (_, b): &(&String, &Figure)| a.0.total_cmp(&b.0);
     match service.connections.iter().filter(|(_, count)| count.0 > 0.0).max_by(most)?.0.as_str() {
         // Of a key-value server: few have their clients at Unix sockets.

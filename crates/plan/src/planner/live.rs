@@ -11,7 +11,7 @@
 use super::seen::{self, Beside, Method, kind_name};
 use crate::observed::{Difference, Kind, Location, Observation, Service, ask};
 use crate::placer::choice::Choice;
-use crate::placer::predict::handler_ns;
+use crate::placer::predict::{handler_ns, link};
 use bench::report::format::{digits, micros, short};
 use model::Platform;
 use model::alternative::Offered;
@@ -398,21 +398,14 @@ fn at_nodes(services: &[(Port, &Service)], nodes: usize, methods: Vec<Method>) -
     }
 }
 
-/// The way through the node that most of its connections take, as the planner calls it.
+/// The way through the node that most of its connections take, as the planner calls it; by TCP where the model has no times of theirs.
 fn route(service: &Service) -> String {
-    let most = service.connections.iter().max_by(|(_, a), (_, b)| a.0.total_cmp(&b.0));
-    let link = match most.map(|(link, _)| &**link) {
-        Some("shm" | "memory") => Link::SharedMemory,
-        Some("udp") => Link::Udp,
-        _ => Link::Tcp,
-    };
     let handler = match place(service) {
         Location::Edge => Handler::Edge,
         Location::Engine => Handler::Engine,
         Location::Host => Handler::HostThreads,
     };
-    let Route { link, handler } = Route { link, handler };
-    format!("{handler}, {link}")
+    Route { link: link(service).unwrap_or(Link::Tcp), handler }.name()
 }
 
 impl AtNodes {
