@@ -101,13 +101,15 @@ impl<S: Messages> EdgePort<S> {
         }
     }
 
-    /// Announces what was submitted.
+    /// Announces what was submitted, if anything was: whether its engine is to be woken.
     #[inline]
-    pub fn ring(&mut self) {
+    pub fn ring(&mut self) -> bool {
         self.client.flush();
-        if self.unannounced > 0 {
+        let is_any = self.unannounced > 0;
+        if is_any {
             self.doorbell.ring(std::mem::take(&mut self.unannounced));
         }
+        is_any
     }
 
     /// The next reply, stamped when it was executed: of a staged service, the one to the oldest request.

@@ -78,7 +78,7 @@ fn drive(rig: &mut Rig, steps: &[Step]) {
                     rig.edges[port % ports].submit(port % ports, cell + i, len.wrapping_mul(i as u32), late);
                 }
             }
-            Step::Ring(port) => rig.edges[port % ports].port.ring(),
+            Step::Ring(port) => _ = rig.edges[port % ports].port.ring(),
             Step::Whisper(port) => rig.edges[port % ports].port.whisper(),
             Step::CryWolf(port, n) => rig.edges[port % ports].port.cry_wolf(n),
             Step::Collect(port, n) => {

@@ -293,7 +293,7 @@ impl Rig {
                     let (seq, len) = (edge.submitted.len(), len % (edge.max_len + 1));
                     edge.submit(now, Request { port, seq, cell, len, pauses: pauses.clone() });
                 }
-                Step::Ring(port) => self.edges[port % n].port.ring(),
+                Step::Ring(port) => _ = self.edges[port % n].port.ring(),
                 Step::Collect(port, max) => self.edges[port % n].collect(*max),
                 Step::Release(port, max) => self.edges[port % n].release(*max),
                 Step::Pass { ns, durable } => self.pass(*ns, *durable),

@@ -57,6 +57,7 @@ pub use workers::{ServicePlan, WorkersPlan};
 
 pub(crate) use accelerator::Shown;
 pub(crate) use returns::{Return, Returns};
+pub use returns::{gather, wake_gathered};
 pub(crate) use router::failure;
 
 use crate::connection::switch::Side;

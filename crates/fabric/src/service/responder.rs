@@ -117,7 +117,7 @@ impl Responder {
 
     fn hand_over(&mut self, frame: Vec<u8>) {
         self.answered = true;
-        self.returns.push(Return::Answer { connection: self.connection, call: self.call, frame });
+        self.returns.answer(Return::Answer { connection: self.connection, call: self.call, frame });
     }
 }
 

@@ -82,6 +82,19 @@ impl WaitPolicy {
     pub const fn awake(&self) -> Nanos {
         Nanos((self.spin as u64 + self.pause as u64) * PAUSE_NS)
     }
+
+    /// Of a thread that waits for both: awake as long as whoever wants it longest.
+    pub const fn longest(self, other: WaitPolicy) -> WaitPolicy {
+        const fn most(a: u32, b: u32) -> u32 {
+            if a > b { a } else { b }
+        }
+        WaitPolicy {
+            spin: most(self.spin, other.spin),
+            pause: most(self.pause, other.pause),
+            monitor: most(self.monitor, other.monitor),
+            block: self.block && other.block,
+        }
+    }
 }
 
 impl Default for WaitPolicy {

@@ -68,8 +68,8 @@ pub struct EngineWishes {
     pub host_threads: usize,
     /// A processor for host threads.
     pub host_pin: Option<usize>,
-    /// Host threads never sleep.
-    pub host_spins: bool,
+    /// How host threads wait; as is usual where nobody says.
+    pub host_wait: Option<WaitPolicy>,
 }
 
 /// All cores, and the host threads. Dropped after the services.
@@ -101,10 +101,8 @@ impl EngineCores {
             (0..plan.cores.max(1)).map(|core| Arc::new(EngineCore::new(core, pin(core)))).collect();
         let wished = wishes.iter().map(|(_, wish)| wish.host_threads).sum();
         let threads = plan.host_threads.unwrap_or(wished);
-        let policy = match wishes.iter().any(|(_, wish)| wish.host_spins) {
-            true => WaitPolicy::SPIN,
-            false => WaitPolicy::default(),
-        };
+        let waits = wishes.iter().filter_map(|(_, wish)| wish.host_wait);
+        let policy = waits.reduce(WaitPolicy::longest).unwrap_or_default();
         let host_pin = wishes.iter().find_map(|(_, wish)| wish.host_pin);
         let host = (threads > 0).then(|| Host::new(threads, policy, host_pin)).transpose()?;
         if let Some(host) = &host {

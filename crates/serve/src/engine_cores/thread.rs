@@ -39,7 +39,8 @@ pub(super) fn run(core: &EngineCore, mut sleeper: Sleeper) {
         core.beat.turn();
         members.look(core);
         let rooms = core.rooms.load(Ordering::Acquire);
-        let progress = if members.need() { core.after_guests().engine.pass() } else { Progress::default() };
+        let pass = || core.after_guests().engine.pass();
+        let progress = if members.need() { fabric::server::gather(pass) } else { Progress::default() };
         if progress.answered > 0 {
             members.wake(progress.services);
             continue;
@@ -80,15 +81,9 @@ impl Members {
 
     /// How it stays awake, and how it sleeps when that brought nothing.
     fn policies(&self) -> [WaitPolicy; 2] {
-        let longest = |a: WaitPolicy, b: WaitPolicy| WaitPolicy {
-            spin: a.spin.max(b.spin),
-            pause: a.pause.max(b.pause),
-            monitor: a.monitor.max(b.monitor),
-            block: a.block && b.block,
-        };
         let led = self.all.iter().filter(|member| member.is_led());
         let all = led.map(|member| (member.policies)());
-        all.reduce(|[a, b], [c, d]| [longest(a, c), longest(b, d)]).unwrap_or([WaitPolicy::BLOCK; 2])
+        all.reduce(|[a, b], [c, d]| [a.longest(c), b.longest(d)]).unwrap_or([WaitPolicy::BLOCK; 2])
     }
 
     /// Waits for `time` at most: for work, for the moment at which a task is due, for room since `rooms` was read if a port is blocked, for a service

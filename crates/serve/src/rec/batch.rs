@@ -4,7 +4,7 @@
 //!
 //! Shape: requests of a model gather in a [`Gathered`]; [`Computer`] joins, computes and answers them, one batch after another.
 //!
-//! Bounds: `rec.batch` queries, or one request that has more.
+//! Bounds: `rec.batch` queries, or one request that has more. Answers wait for no batch that takes longer than a wake-up would.
 //!
 //! Errors: a panic of the model is the answer to the requests that were computed together, and the next batch begins with new memory.
 
@@ -18,6 +18,7 @@ use super::traced::part;
 use crate::admin::health::Beat;
 use crate::rec::registers::{Id, Registers};
 use base::{Clock, Nanos};
+use fabric::server::wake_gathered;
 use rec::{Bags, Batch, Scratch, Stages, Tuning};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -42,7 +43,14 @@ pub struct Computer {
     registers: Arc<Registers>,
     /// Turns with each batch: of large ones a pass of the engine may take long.
     beat: Beat,
+    /// What the last batch took.
+    took: Nanos,
+    /// Since when answers of this pass may wait, if they do.
+    waits: Option<Nanos>,
 }
+
+/// A server is woken for its answers before a batch that they would wait for longer than this.
+const WAIT_MAX: Nanos = Nanos::from_micros(20);
 
 /// Memory that is used again for each batch.
 #[derive(Default)]
@@ -91,7 +99,7 @@ impl Gathered {
 impl Computer {
     /// Has computed nothing yet.
     pub fn new(counters: Arc<Counters>, registers: Arc<Registers>, beat: Beat) -> Computer {
-        Computer { memory: Memory::default(), counters, registers, beat }
+        Computer { memory: Memory::default(), counters, registers, beat, took: Nanos::ZERO, waits: None }
     }
 
     /// Takes a request into the batch of its model. Computes what is there before, if they cannot be computed together, and all of them, if the batch is full.
@@ -115,7 +123,15 @@ impl Computer {
     /// Computes what is there, if there is anything, and answers it. It does not panic.
     pub fn compute(&mut self, batch: &mut Gathered) {
         self.beat.turn();
-        let mut busy = Busy::start();
+        if batch.requests.is_empty() {
+            return;
+        }
+        let (clock, mut busy) = (Clock::shared(), Busy::start());
+        let began = clock.now();
+        if self.waits.is_some_and(|since| began.since(since).plus(self.took) > WAIT_MAX) {
+            wake_gathered();
+            self.waits = None;
+        }
         let mut requests = std::mem::take(&mut batch.requests);
         (batch.queries, batch.rows) = (0, 0);
         let outcome = catch_unwind(AssertUnwindSafe(|| self.answer(&mut requests)));
@@ -127,6 +143,9 @@ impl Computer {
                 ready.reply.refuse(&Refusal::Internal("the model panicked"));
             }
         }
+        let done = clock.now();
+        self.took = done.since(began);
+        self.waits = self.waits.or(Some(done));
         // Empty: its memory is used again.
         batch.requests = requests;
         busy.count(&self.counters.engine_busy);

@@ -68,7 +68,7 @@ impl Edge {
         self.traces.begin(name, caller, &self.registers)
     }
 
-    /// Hands a request over, or answers it here. `hold` has what came of it already; the rest is taken here.
+    /// Hands a request over, or answers it here; [`Edge::ring`] follows. `hold` has what came of it already; the rest is taken here.
     pub fn submit(&self, input: Input, reply: Reply, mut hold: Hold) {
         if let Err(full) = self.held.take(&mut hold, input.bytes()) {
             return self.refuse(&reply, &full);
@@ -100,9 +100,13 @@ impl Edge {
             Some(scope) => port.submit_traced(now, asked, &scope),
         };
         assert!(submitted.is_ok(), "there was a free slot");
-        port.ring();
-        drop(port);
-        self.on_core.announce();
+    }
+
+    /// Tells the engine of what was handed over: once for all of a turn, since one that shares the processor begins with the first at once.
+    pub fn ring(&self) {
+        if self.port.lock().unwrap_or_else(PoisonError::into_inner).ring() {
+            self.on_core.announce();
+        }
     }
 
     /// The server's metrics, as Prometheus text. Waits for the engine.

@@ -260,10 +260,8 @@ impl Inference {
 
 /// How it is hosted, as registers say. It needs the core's thread always: nobody else runs its batches.
 pub fn hosting(registers: &Arc<Registers>) -> Hosting {
-    let policies = match registers.is_on(Id::Spin) {
-        true => [WaitPolicy::SPIN; 2],
-        false => [WaitPolicy::default(), WaitPolicy::BLOCK],
-    };
+    let wait = super::server::wait(registers);
+    let policies = [wait, WaitPolicy { block: wait.block, ..WaitPolicy::BLOCK }];
     let registers = Arc::clone(registers);
     Hosting {
         in_flight: IN_FLIGHT,

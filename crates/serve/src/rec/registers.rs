@@ -39,8 +39,14 @@ base::registers! {
         "Host threads of the process, for this server; those of a node's services are one pool.";
     TraceSample "trace.sample" Count, 0, 1 << 30, 0, live,
         "One of this many requests leaves spans; 0 only those whose caller asks for it with a sampled traceparent.";
-    Spin "wait.spin" Switch, 0, 1, 0, start,
-        "Engine and host threads never sleep: lower latency for that many whole cores.";
+    WaitSpin "wait.spin" Count, 0, 1 << 24, 64, start,
+        "Looks without a pause before a thread (sockets, engine, host) starts to pause.";
+    WaitPause "wait.pause" Count, 0, 1 << 24, 1024, start,
+        "Looks with a pause instruction between them before a thread goes to sleep.";
+    WaitMonitor "wait.monitor" Count, 0, 1 << 24, 4, start,
+        "Monitored waits (umwait, mwaitx), of some 40 us each, before a thread goes to sleep; nothing where the processor has none.";
+    WaitBlock "wait.block" Switch, 0, 1, 1, start,
+        "Whether a thread sleeps at last. off never sleeps: lower latency for a whole core per thread.";
 }
 
 #[cfg(test)]

@@ -184,7 +184,9 @@ impl Server {
 
         let options = fabric::server::Options::default();
         let mut fabric = fabric::server::Server::try_new(options).map_err(ServeError::Thread)?;
-        fabric = fabric.service(Front(Arc::clone(&fabric_edge))).service(oip::Front::new(fabric_edge));
+        fabric = fabric
+            .service(Front(Arc::clone(&fabric_edge)))
+            .service(oip::Front::new(Arc::clone(&fabric_edge)));
         if let Some(rights) = rights.clone() {
             fabric = fabric.gate(gate(rights, Arc::clone(&shelf)));
         }
@@ -204,7 +206,7 @@ impl Server {
             })
             .transpose()?;
 
-        let stop = Arc::<AtomicBool>::default();
+        let (stop, policy) = (Arc::<AtomicBool>::default(), wait(&registers));
         let mut server = Server {
             addresses,
             port,
@@ -216,8 +218,8 @@ impl Server {
             registers,
             cores: None,
         };
-        let beat = beats.fabric.clone();
-        let work = move || serve(fabric, &stop, &beat);
+        let (front, beat) = (fabric_edge, beats.fabric.clone());
+        let work = move || serve(fabric, policy, &stop, (&front, &beat));
         let thread = std::thread::Builder::new().name("rec-fabric".to_owned()).spawn(work);
         server.fabric = Some(thread.map_err(ServeError::Thread)?);
         beats.is_up.store(true, Ordering::Relaxed);
@@ -339,17 +341,32 @@ pub fn wishes(registers: &Registers, cores: Option<[usize; 2]>) -> EngineWishes 
         pin: cores.map(|[_, engine]| engine),
         host_threads: registers.size(Id::HostThreads),
         host_pin: cores.map(|[host, _]| host),
-        host_spins: registers.is_on(Id::Spin),
+        host_wait: Some(wait(registers)),
     }
 }
 
+/// How its threads wait, as registers say.
+pub fn wait(registers: &Registers) -> WaitPolicy {
+    let looks = [Id::WaitSpin, Id::WaitPause, Id::WaitMonitor].map(|id| registers.read(id) as u32);
+    let [spin, pause, monitor] = looks;
+    WaitPolicy { spin, pause, monitor, block: registers.is_on(Id::WaitBlock) }
+}
+
 /// Serves until `stop`, then answers what is under way.
-fn serve(mut server: fabric::server::Server, stop: &AtomicBool, beat: &Beat) {
-    let policy = WaitPolicy::default();
-    server.run_with(policy, stop, || beat.turn());
+fn serve(
+    mut server: fabric::server::Server,
+    policy: WaitPolicy,
+    stop: &AtomicBool,
+    (edge, beat): (&Edge, &Beat),
+) {
+    server.run_with(policy, stop, || {
+        edge.ring();
+        beat.turn();
+    });
     let clock = Clock::shared();
     server.drain(clock.now());
     while !server.is_drained() {
+        edge.ring();
         beat.turn();
         server.wait(policy, clock.now().plus(Duration::from_millis(100).into()));
     }

@@ -353,27 +353,33 @@ impl<'a> Node<'a> {
 
     /// A request of this class by this route, from the client's thread back to it.
     pub fn request(&mut self, class: &Class, working_set: u64, route: Route) -> ProgramId {
+        let handling = self.handling(class, working_set);
+        self.through(class, route.link, &[(route.handler, handling)])
+    }
+
+    /// The same of a class that these work on, one after the other, each for so long.
+    pub fn through(&mut self, class: &Class, link: Link, stages: &[(Handler, Picos)]) -> ProgramId {
         let clients = self.clients;
-        let asks = clients.iter().flat_map(|of| of.asks(self.host, route.link, class));
-        let takes = clients.iter().flat_map(|of| of.takes(self.host, route.link, class));
-        let steps: Vec<Step> = asks.chain(self.answers(class, working_set, route)).chain(takes).collect();
+        let asks = clients.iter().flat_map(|of| of.asks(self.host, link, class));
+        let takes = clients.iter().flat_map(|of| of.takes(self.host, link, class));
+        let steps: Vec<Step> = asks.chain(self.answered(class, link, stages)).chain(takes).collect();
         self.kernel.program(&class.name, steps)
     }
 
     /// What the node does, from the message at its end of the link to the reply there.
     pub fn answers(&self, class: &Class, working_set: u64, route: Route) -> Vec<Step> {
-        let Route { link, handler } = route;
         let handling = self.handling(class, working_set);
-        let [code, _] = self.host.code(class);
+        self.answered(class, route.link, &[(route.handler, handling)])
+    }
+
+    fn answered(&self, class: &Class, link: Link, stages: &[(Handler, Picos)]) -> Vec<Step> {
         let line = Step::Wait(Picos(self.host.ping_pong.0 / 2));
-        let (edge_awake, edge_wake) = match link {
+        let edge_wakes = match link {
             Link::SharedMemory => (self.threads.shared_awake, self.wakes.edge_at_ring),
             Link::Tcp | Link::Udp => (self.threads.edge_awake, self.wakes.edge_at_sockets),
         };
         let over = (link == Link::SharedMemory).then_some(line);
-        let taken = self.host.receiving(link, class.request).plus(code);
-        let sent = self.host.sending(link, class.reply);
-        let served = self.served((edge_awake, edge_wake), [taken, sent], &[(handler, handling)]);
+        let served = self.served(edge_wakes, self.at_edge(class, link), stages);
         over.into_iter().chain(served).chain(over).collect()
     }
 

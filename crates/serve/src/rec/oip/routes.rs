@@ -339,6 +339,7 @@ impl Http {
         let scope = traced.and_then(|traced| traced.scope().cloned());
         traced.into_iter().for_each(|traced| traced.read(body.len()));
         self.edge.submit(Input::Http { body, header, model, version }, Reply::http(answer, scope), hold);
+        self.edge.ring();
         let scored = answered.await.map_err(|_| Refusal::Internal("the request was dropped"))??;
         let Some(traced) = traced else { return Ok(reply::scored(&scored, takes_gzip)) };
         let (clock, begun) = (Clock::shared(), Clock::shared().now());

@@ -161,6 +161,7 @@ impl Rig {
         let (reply, answered) = reply();
         let edge = &self.edges[edge];
         edge.submit(input, reply, edge.hold());
+        edge.ring();
         answered
     }
 
