@@ -1,7 +1,23 @@
-//! `millrace demo`: every kind of client works, something moves and dies, and every value is what it must be.
+//! `millrace demo`: every kind of client works, something moves and dies, and every value is what it must be. Its page and the tour's are looked at
+//! in a browser.
 
+mod browser;
+mod members;
+mod served;
+
+use members::Folder;
 use serde_json::Value;
+use std::path::Path;
 use std::process::Command;
+
+/// A page says that, and is as a page must be.
+fn check(page: &str, words: &str) {
+    let html = std::fs::read_to_string(page).expect("a page");
+    assert!(html.contains(words) && !html.contains("http-equiv"), "{html}");
+    if let Err(why) = browser::look_at(&[Path::new(page).into()]) {
+        served::skip(why);
+    }
+}
 
 fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or_else(|| panic!("{value} is no number"))
@@ -9,7 +25,8 @@ fn number(value: &Value) -> u64 {
 
 #[test]
 fn the_whole_is_driven_moved_and_hurt_and_every_value_is_right() {
-    let page = std::env::temp_dir().join(format!("millrace-demo-{}.html", std::process::id()));
+    let folder = Folder::new("demo");
+    let page = folder.path("demo.html");
     let output = Command::new(env!("CARGO_BIN_EXE_millrace"))
         .args(["demo", "--seconds", "4", "--rate", "50", "--json", "--report"])
         .arg(&page)
@@ -51,14 +68,13 @@ fn the_whole_is_driven_moved_and_hurt_and_every_value_is_right() {
     // The move, the compute unit, the box, the replica.
     assert_eq!(outcome["events"].as_array().map(Vec::len), Some(4), "{outcome}");
     assert!(number(&outcome["hops"]) >= 6, "{outcome}");
-    let html = std::fs::read_to_string(&page).expect("a page");
-    std::fs::remove_file(&page).expect("it was there");
-    assert!(html.contains("the path of each kind of request") && !html.contains("http-equiv"), "{html}");
+    check(&page, "the path of each kind of request");
 }
 
 #[test]
 fn a_tour_has_six_scenes_with_figures_of_their_own() {
-    let page = std::env::temp_dir().join(format!("millrace-tour-{}.html", std::process::id()));
+    let folder = Folder::new("tour");
+    let page = folder.path("tour.html");
     let output = Command::new(env!("CARGO_BIN_EXE_millrace"))
         .args(["tour", "--scene", "1s", "--rate", "50", "--json", "--report"])
         .arg(&page)
@@ -87,9 +103,7 @@ fn a_tour_has_six_scenes_with_figures_of_their_own() {
         first > 0 && second > 0 && first + second <= answered(&toured["whole"]["rows"], "get, memcached")
     );
     assert_eq!(number(&toured["whole"]["compared"]), 64);
-    let html = std::fs::read_to_string(&page).expect("a page");
-    std::fs::remove_file(&page).expect("it was there");
-    assert!(html.contains("Every protocol, the same items") && !html.contains("http-equiv"), "{html}");
+    check(&page, "Every protocol, the same items");
 }
 
 #[test]

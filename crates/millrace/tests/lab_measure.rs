@@ -72,11 +72,21 @@ fn calls_are_answered_rightly_in_every_way() {
     let Some(name) = name("rpc") else { return };
     let result = json(&format!("rpc --name {name} --texts 4 --rounds 1 --slice 60ms --json"));
     let rows = result["rows"].as_array().expect("rows");
-    assert_eq!(rows.len(), 5);
+    assert_eq!(rows.len(), 6);
     for row in rows {
         let counts = &row["counts"];
         assert!(counts["done"].as_u64() > Some(0) && counts["wrong"] == 0, "{row}");
-        assert_eq!(counts["kept"].as_u64() > Some(0), row["way"] == "box", "{row}");
+        assert_eq!(counts["kept"].as_u64() > Some(0), row["way"] == "box" || row["way"] == "xdp", "{row}");
     }
+    // What clients found kept, boxes say that they answered: in the driver where there is a program, and only there.
+    let kept =
+        |way: &str| rows.iter().find(|row| row["way"] == way).and_then(|row| row["counts"]["kept"].as_u64());
+    let by = |at: usize, tier: &str| result["boxes"][at][tier].as_u64();
+    assert!(by(0, "program") > by(0, "process") && by(0, "program") > Some(0), "{result}");
+    assert!(
+        by(0, "program").zip(by(0, "process")).map(|(one, other)| one + other) >= kept("xdp"),
+        "{result}"
+    );
+    assert!(by(1, "program") == Some(0) && by(1, "process") >= kept("box"), "{result}");
     assert!(is_gone(&name));
 }

@@ -61,7 +61,9 @@ const PLOT: f64 = 210.0;
 /// Labels of the x axis.
 const BELOW: f64 = 30.0;
 const ROW: f64 = 17.0;
-/// Readable on white and on black.
+/// A letter or digit takes no more, on average of a name.
+const LETTER: f64 = 7.7;
+/// Three times as light, or dark, as white and as the dark card.
 const COLOURS: [&str; 8] =
     ["#2f7be0", "#d9560b", "#2f9e58", "#8a4fd8", "#b8860b", "#1797a8", "#d03a7a", "#6b7680"];
 
@@ -189,10 +191,11 @@ fn ring(out: &mut String, [(x, low), (_, high)]: [(f64, f64); 2], group: usize, 
 fn figure(value: f64) -> String {
     let size = value.abs();
     if size >= 1e5 || (size > 0.0 && size < 1e-3) {
-        format!("{value:.3e}")
-    } else {
-        format!("{}", (value * 1e4).round() / 1e4)
+        return format!("{value:.3e}");
     }
+    let before = if size < 1.0 { 0 } else { size.log10().floor() as i32 + 1 };
+    let scale = 10f64.powi((4 - before).max(0));
+    format!("{}", (value * scale).round() / scale)
 }
 
 fn short(text: &str, letters: usize) -> String {
@@ -217,8 +220,7 @@ fn legend(names: &[&str], top: f64) -> Legend {
     y += 6.0;
     for (group, name) in names.iter().enumerate() {
         let name = short(name, 56);
-        // At most seven units per letter at this size.
-        let width = name.chars().count() as f64 * 7.0 + 40.0;
+        let width = name.chars().count() as f64 * LETTER + 40.0;
         if x > LEFT && x + width > WIDTH - RIGHT {
             (x, y) = (LEFT, y + ROW);
         }
@@ -246,28 +248,32 @@ pub fn bars(title: &str, bars: &[Bar]) -> Drawing {
 }
 
 fn bars_svg(title: &str, bars: &[Bar]) -> String {
-    const NAMES: f64 = 200.0;
     let height = TOP + 16.0 * bars.len() as f64 + 8.0;
     let mut out = open(&short(title, 62), WIDTH, height);
     let most = bars.iter().map(|bar| bar.value).filter(|v| v.is_finite()).fold(0.0f64, f64::max);
+    let longest = |text: fn(&Bar) -> String| {
+        bars.iter().map(|bar| text(bar).chars().count()).max().unwrap_or(0) as f64 * LETTER
+    };
+    // Where bars begin, and how long the longest is: names and figures have what they need.
+    let begin = longest(|bar| short(&bar.name, 29)) + 12.0;
+    let room = WIDTH - begin - longest(|bar| figure(bar.value)) - 14.0;
     for (row, bar) in bars.iter().enumerate() {
         let y = TOP + 16.0 * row as f64;
-        let width =
-            if most > 0.0 { (bar.value / most).clamp(0.0, 1.0) * (WIDTH - NAMES - 70.0) } else { 0.0 };
+        let width = if most > 0.0 { (bar.value / most).clamp(0.0, 1.0) * room } else { 0.0 };
         put(
             &mut out,
             format_args!(
                 "<text class=\"tick end\" x=\"{:.1}\" y=\"{:.1}\">{}</text>\
-                 <rect style=\"fill:{}\" x=\"{NAMES}\" y=\"{y:.1}\" width=\"{:.1}\" height=\"11\" rx=\"2\"><title>{}: {}</title></rect>\
+                 <rect style=\"fill:{}\" x=\"{begin:.1}\" y=\"{y:.1}\" width=\"{:.1}\" height=\"11\" rx=\"2\"><title>{}: {}</title></rect>\
                  <text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
-                NAMES - 8.0,
+                begin - 8.0,
                 y + 10.0,
                 escape(&short(&bar.name, 29)),
                 colour(bar.group),
                 if width.is_finite() { width.max(1.0) } else { 1.0 },
                 escape(&bar.name),
                 figure(bar.value),
-                NAMES + width.max(1.0) + 6.0,
+                begin + width.max(1.0) + 6.0,
                 y + 10.0,
                 figure(bar.value)
             ),
@@ -349,6 +355,13 @@ mod tests {
                 prop_assert!(!svg.contains("=\"NaN") && !svg.contains("=\"inf"), "{}", svg);
             }
         }
+    }
+
+    #[test]
+    fn figures_have_four_digits() {
+        let values = [0.0, 0.012_345, 1.234_56, 88.920_8, 190.650_2, 20_226.537_2, 1e5];
+        let said = values.map(figure);
+        assert_eq!(said, ["0", "0.0123", "1.235", "88.92", "190.7", "20227", "1.000e5"]);
     }
 
     #[test]

@@ -53,8 +53,8 @@ const TOP: f64 = 40.0;
 const BOTTOM: f64 = 34.0;
 /// Names are not nearer to each other.
 const LINE_HEIGHT: f64 = 13.0;
-/// Readable on white and on black, in an order that the eye takes for one.
-const COLOURS: [&str; 6] = ["#6d4fd8", "#2f7be0", "#1797a8", "#2f9e58", "#b8860b", "#d9560b"];
+/// Three times as light, or dark, as white and as the dark card, in an order that the eye takes for one.
+const COLOURS: [&str; 6] = ["#7d61e6", "#2f7be0", "#1797a8", "#2f9e58", "#b8860b", "#d9560b"];
 
 impl Fit {
     /// The plot.
@@ -119,23 +119,20 @@ impl Fit {
         );
     }
 
-    /// At the right ends of the lines, apart from each other.
+    /// At the right ends of the lines, apart from each other, in the colour of text: no other can be read on white and on black.
     fn names(&self, out: &mut String, right: f64, place: impl Fn(&(f64, f64)) -> (f64, f64)) {
-        let ends = self.curves.iter().zip(COLOURS.iter().cycle());
-        let mut ends: Vec<(f64, &str, &str)> = ends
-            .filter_map(|(curve, colour)| {
-                Some((place(curve.expected.last()?).1, curve.name.as_str(), *colour))
-            })
-            .collect();
+        let ends = self.curves.iter();
+        let mut ends: Vec<(f64, &str)> =
+            ends.filter_map(|curve| Some((place(curve.expected.last()?).1, curve.name.as_str()))).collect();
         ends.sort_by(|a, b| b.0.total_cmp(&a.0));
         let mut below = f64::INFINITY;
-        for (y, name, colour) in ends {
+        for (y, name) in ends {
             let y = y.min(below - LINE_HEIGHT);
             below = y;
             put(
                 out,
                 format_args!(
-                    "<text class=\"tick\" style=\"fill:{colour}\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
+                    "<text class=\"name\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
                     right + 6.0,
                     y + 4.0,
                     escape(name)
@@ -170,8 +167,7 @@ mod tests {
         let svg = fit().svg();
         assert_eq!((svg.matches("<circle").count(), svg.matches("class=\"line\"").count()), (4, 2));
         assert!(svg.contains("a &lt; b") && svg.contains("&lt;b&gt;") && svg.contains("70 %"), "{svg}");
-        let heights: Vec<&str> =
-            svg.split("style=\"fill:#").skip(1).filter(|part| part.contains("</text>")).collect();
+        let heights: Vec<&str> = svg.split("class=\"name\"").skip(1).collect();
         assert_ne!(heights[0].split("y=").nth(1), heights[1].split("y=").nth(1), "names do not overlap");
     }
 }

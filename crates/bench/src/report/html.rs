@@ -11,6 +11,9 @@ use std::path::Path;
 /// A page with so many parts begins with its contents.
 const CONTENTS_FROM: usize = 4;
 
+/// So many rows of a folded table are on the page: what is longer is for programs to read.
+const FOLDED: usize = 100;
+
 /// A figure worth a glance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tile {
@@ -48,7 +51,7 @@ pub enum Block {
     Tiles(Vec<Tile>),
     /// What its reader moves.
     Moved(Moved),
-    /// A long table that is shown when it is asked for.
+    /// A long table that is shown when it is asked for, as far as a page has room for it.
     Folded(String, Table),
 }
 
@@ -180,7 +183,14 @@ fn block(block: &Block) -> String {
         Block::Text(text) => format!("<p>{}</p>", escape(text)),
         Block::Table(table) => table.html(),
         Block::Folded(title, table) => {
-            format!("<details><summary>{}</summary>{}</details>", escape(title), table.html())
+            let rows = table.rows().len();
+            let rest = if rows > FOLDED {
+                format!("<p>The first {FOLDED} of {rows} rows; a report whose name ends in .csv has all.</p>")
+            } else {
+                String::new()
+            };
+            let table = table.first(FOLDED).html();
+            format!("<details><summary>{}</summary>{rest}{table}</details>", escape(title))
         }
         Block::Plot(plot) => figure(&plot.svg),
         Block::Pair(left, right) => {
@@ -263,6 +273,29 @@ mod tests {
             html,
             "<div></div><script type=\"application/json\">{\"name\":\"\\u003c/script>\\u003cscript>alert(1)\"}</script><script>show();</script>"
         );
+    }
+
+    #[test]
+    fn a_page_has_the_beginning_of_a_long_table_and_rows_for_programs_have_all() {
+        let folded = |rows: usize| {
+            let mut table = Table::new(["", "n"]);
+            (0..rows).for_each(|at| table.row([format!("row {at}"), at.to_string()]));
+            Block::Folded(format!("{rows} rows"), table)
+        };
+        let html = block(&folded(FOLDED));
+        assert!(html.contains("row 99<") && !html.contains("The first"), "{html}");
+        let long = folded(FOLDED + 1);
+        let html = block(&long);
+        assert!(
+            html.contains("row 99<")
+                && !html.contains("row 100<")
+                && html.contains("The first 100 of 101 rows")
+        );
+        let sections = vec![Section { title: String::new(), blocks: vec![long] }];
+        let verdict = (true, String::new());
+        let [title, subtitle] = Default::default();
+        let rows = data::rows(&Report { title, subtitle, verdict, sections, environment: Vec::new() });
+        assert_eq!(rows.len(), FOLDED + 1);
     }
 
     #[test]

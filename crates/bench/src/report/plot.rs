@@ -122,7 +122,8 @@ pub fn file<'p>(rows: impl IntoIterator<Item = Vec<&'p str>>) -> String {
     for row in rows {
         let mut left = 0.0;
         let top = whole.1;
-        for plot in row {
+        // Beside the last of an odd number there is none.
+        for plot in row.into_iter().filter(|plot| !plot.is_empty()) {
             let (width, height) = size_of(plot);
             let at = format!("<svg x=\"{left}\" y=\"{top}\" width=\"{width}\" height=\"{height}\" ");
             inner.push_str(&plot.replacen("<svg ", &at, 1));
@@ -140,8 +141,8 @@ pub fn file<'p>(rows: impl IntoIterator<Item = Vec<&'p str>>) -> String {
 /// Width and height of a plot of ours, as its view box says.
 fn size_of(plot: &str) -> (f64, f64) {
     let sizes = plot.strip_prefix("<svg viewBox=\"0 0 ").and_then(|rest| rest.split_once('"'));
-    let (width, height) = sizes.and_then(|(sizes, _)| sizes.split_once(' ')).expect("`open` began it");
-    [width, height].map(|size| size.parse().expect("`open` wrote a number")).into()
+    let (width, height) = sizes.and_then(|(sizes, _)| sizes.split_once(' ')).expect("`frame` began it");
+    [width, height].map(|size| size.parse().expect("`frame` wrote a number")).into()
 }
 
 fn figure(unit: Unit, value: f64) -> String {
@@ -158,12 +159,19 @@ pub(super) fn put(out: &mut String, what: std::fmt::Arguments<'_>) {
     out.write_fmt(what).expect("a string takes any text");
 }
 
-pub(super) fn open(title: &str, width: f64, height: f64) -> String {
-    let title = escape(title);
+/// How every drawing begins: so wide at most, and where the window is narrower no narrower than its letters can be read. `label` is what who does not see it is
+/// told.
+pub fn frame(label: &str, width: f64, height: f64) -> String {
+    let class = if width > NARROW { " class=\"legible\"" } else { "" };
+    let label = escape(label);
     format!(
-        "<svg viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"{title}\">\
-         <text class=\"title\" x=\"{LEFT}\" y=\"20\">{title}</text>"
+        "<svg viewBox=\"0 0 {width} {height:.0}\"{class} style=\"max-width:{width}px\" role=\"img\" aria-label=\"{label}\">"
     )
+}
+
+pub(super) fn open(title: &str, width: f64, height: f64) -> String {
+    let text = format!("<text class=\"title\" x=\"{LEFT}\" y=\"20\">{}</text>", escape(title));
+    frame(title, width, height) + &text
 }
 
 /// Lines and labels at the ticks of both axes, from left to right and from top to bottom.
@@ -372,6 +380,13 @@ mod tests {
         );
         assert!(
             text.contains("<svg x=\"505\" y=\"0\"") && text.contains("<svg x=\"0\" y=\"300\" width=\"1024\"")
+        );
+        // What other crates draw, and nothing beside it.
+        let drawn = frame("paths of <requests>", 1040.0, 99.6) + "</svg>";
+        let text = file([vec![drawn.as_str(), ""]]);
+        assert!(
+            text.contains("viewBox=\"0 0 1040 100\"") && text.contains("paths of &lt;requests&gt;"),
+            "{text}"
         );
     }
 

@@ -8,6 +8,7 @@
 
 use bench::report::format::short;
 use bench::report::html::escape;
+use bench::report::plot::frame;
 use model::plan::answer::{Link, Path, Ranked};
 use std::fmt::Write;
 
@@ -127,10 +128,8 @@ pub(super) fn svg(ranked: &Ranked) -> String {
         top += all.len().div_ceil(COLUMNS) as f64 * (BOX.1 + GAP.1) + 22.0;
     }
     let title = format!("{} at {}/s: how busy each part is", ranked.name, short(ranked.links_at));
-    format!(
-        "<svg viewBox=\"0 0 {WIDTH} {top:.0}\" role=\"img\" aria-label=\"{0}\"><text class=\"title\" x=\"{MARGIN}\" y=\"14\">{0}</text>{body}</svg>",
-        escape(&title)
-    )
+    let text = format!("<text class=\"title\" x=\"{MARGIN}\" y=\"14\">{}</text>", escape(&title));
+    frame(&title, WIDTH, top) + &text + &body + "</svg>"
 }
 
 fn place(out: &mut String, ranked: &Ranked, (x, y): (f64, f64), (name, behind): (&str, bool), at: usize) {

@@ -5,6 +5,7 @@ use super::path::{CLIENT, Hop};
 use super::show::Row;
 use bench::report::format::{micros, percent, short};
 use bench::report::html::escape;
+use bench::report::plot::frame;
 use serve::trace::Trace;
 use std::fmt::Write as _;
 
@@ -133,9 +134,7 @@ pub fn paths(rows: &[Row]) -> String {
         }
         y += ROW;
     }
-    format!(
-        "<svg class=\"legible\" viewBox=\"0 0 {WIDTH} {y:.0}\" role=\"img\" aria-label=\"the path of each kind of request\">{body}</svg>"
-    )
+    frame("the path of each kind of request", WIDTH, y) + &body + "</svg>"
 }
 
 fn hop(out: &mut String, step: &Step, x: f64, y: f64, has_arrow: bool) {
@@ -188,7 +187,5 @@ pub fn waterfall(trace: &Trace) -> String {
         );
     }
     let height = 16.0 + LINE * trace.spans.len() as f64;
-    format!(
-        "<svg class=\"legible\" viewBox=\"0 0 {WIDTH} {height:.0}\" role=\"img\" aria-label=\"the spans of one request\">{body}</svg>"
-    )
+    frame("the spans of one request", WIDTH, height) + &body + "</svg>"
 }

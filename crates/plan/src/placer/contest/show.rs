@@ -38,14 +38,13 @@ impl Outcome {
 }
 
 /// Median and least.
-fn median_and_least(ratios: &[f64]) -> String {
-    match Spread::of_all(ratios) {
-        Some(spread) => {
-            let least = ratios.iter().copied().fold(f64::INFINITY, f64::min);
-            format!("{} (least {})", ratio(spread.median), digits(least))
-        }
-        None => "–".to_owned(),
-    }
+fn median_and_least(ratios: &[f64]) -> Option<(String, String)> {
+    let least = ratios.iter().copied().fold(f64::INFINITY, f64::min);
+    Spread::of_all(ratios).map(|spread| (ratio(spread.median), digits(least)))
+}
+
+fn both(ratios: &[f64]) -> String {
+    median_and_least(ratios).map_or("–".to_owned(), |(median, least)| format!("{median} (least {least})"))
 }
 
 fn summary(outcome: &Outcome) -> Table {
@@ -58,8 +57,8 @@ fn summary(outcome: &Outcome) -> Table {
         table.row([
             name.clone(),
             format!("{:.1} %", 100.0 * mean(&|one| one.score())),
-            median_and_least(&outcome.over_best_fixed(figures)),
-            median_and_least(&outcome.over_leave(figures)),
+            both(&outcome.over_best_fixed(figures)),
+            both(&outcome.over_leave(figures)),
             format!("{:.2}", mean(&|one| one.cores)),
             figures.iter().map(|one| one.moves).sum::<u32>().to_string(),
             figures.iter().map(Figures::lost).sum::<u64>().to_string(),
@@ -143,11 +142,15 @@ pub(super) fn page(outcome: &Outcome) -> Report {
     let (best, leave) = (outcome.over_best_fixed(model), outcome.over_leave(model));
     let tile =
         |label: &str, value: String, note: &str| Tile { label: label.into(), value, note: note.into() };
+    let ratio = |label: &str, ratios: &[f64]| match median_and_least(ratios) {
+        Some((median, least)) => tile(label, median, &format!("placer, phase by phase; least {least}")),
+        None => tile(label, "–".to_owned(), "placer, phase by phase"),
+    };
     let moves: u32 = model.iter().map(|one| one.moves).sum();
     let lost: u64 = outcome.policies.iter().flat_map(|(_, all)| all).map(Figures::lost).sum();
     let tiles = vec![
-        tile("over best fixed", median_and_least(&best), "placer, phase by phase"),
-        tile("over leave", median_and_least(&leave), "placer, phase by phase"),
+        ratio("over best fixed", &best),
+        ratio("over leave", &leave),
         tile("moves", moves.to_string(), "of the placer"),
         tile("lost", lost.to_string(), "requests of all policies"),
     ];

@@ -1,9 +1,10 @@
-//! `millrace lab rpc`: one method whose replies may be kept, called in every way that there is, in turns: answered by a box's XDP program, by the server's
-//! own look at the cache, by the handler, and through the gRPC gateway with and without the cache.
+//! `millrace lab rpc`: one method whose replies may be kept, called in every way that there is, in turns: answered by a box's XDP program, by a box without
+//! one, by the server's own look at the cache, by the handler, and through the gRPC gateway with and without the cache.
 //!
 //! ```text
-//!   client:1 ── box:1, XDP ── home:1    the rack's home; `rpc serve` with the cache and without, for the fabric over UDP
-//!      └── two gateways beside the client, for gRPC over TCP: one that asks the cache, one that does not
+//!   client:1 ── box:1, XDP ── home:1    the homes of both; `rpc serve` with the cache of either box and without, for the fabric over UDP
+//!      │    └── box without ───┘
+//!      └── two gateways beside the client, for gRPC over TCP: one that asks the cache with XDP, one that asks none
 //! ```
 //!
 //! | file | what |
@@ -11,7 +12,7 @@
 //! | `rig` | the lab, its processes, and a client for each way |
 //! | `show` | the table |
 //!
-//! Every reply is checked. Clients sleep while they wait, in all ways.
+//! Every reply is checked. Clients sleep while they wait, in all ways. In the end boxes say how many replies program and process gave.
 //!
 //! Bounds: names of the command line; a tally for each way.
 
@@ -96,6 +97,15 @@ impl Merge for Counts {
     }
 }
 
+/// Replies that a box gave, warming up included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Answered {
+    /// By its XDP program, in the driver.
+    pub program: u64,
+    /// By its process.
+    pub process: u64,
+}
+
 /// The figures of one way in one round.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Figures {
@@ -123,6 +133,8 @@ pub struct Row {
 struct Outcome {
     setup: String,
     rows: Vec<Row>,
+    /// The box with XDP, and the one without.
+    boxes: Vec<Answered>,
     environment: Vec<Fact>,
 }
 
@@ -184,7 +196,7 @@ impl Calls {
             self.size,
             slice.as_millis()
         );
-        Ok(Outcome { setup, rows, environment: environment::facts() })
+        Ok(Outcome { setup, rows, boxes: rig.answered(), environment: environment::facts() })
     }
 }
 

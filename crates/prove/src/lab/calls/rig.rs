@@ -1,5 +1,8 @@
-//! The lab of calls: a home, a box with its XDP program, servers and gateways, each a process; and a client for each way.
+//! The lab of calls: two boxes, one with its XDP program, a home behind each, servers and gateways, each a process; and a client for each way.
 
+use super::Answered;
+use crate::lab::process::Started;
+use crate::lab::run::counted;
 use crate::lab::site::require_root;
 use crate::lab::{LabError, Plan, Site, command, namespace, network, state};
 use bench::grpc::Grpc;
@@ -14,10 +17,11 @@ use protocol::coherence::{Life, NodeId};
 use protocol::wire::{BoxId, HomeId};
 use serde::Serialize;
 use serve::inc::topology::Shape;
-use serve::inc::{Client, Topology};
+use serve::inc::{Client, Topology, plan};
 use serve::rpc::demo::proto::demo::{ECHO, EchoClient, SayReply, SayRequest};
 use std::fmt;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// One box before one home.
@@ -25,10 +29,14 @@ const SHAPE: Shape = Shape { tors: 1, roots: 0, homes: 1, controllers: 0 };
 /// Whatever is read twice is kept, until the lab ends.
 const SETTINGS: [(&str, &str); 3] =
     [("coherence.worth", "0"), ("coherence.bypass", "0"), ("coherence.lease", "60000000")];
-/// Ports in the home's namespace: the server with the cache, and the one without.
-const SERVERS: [u16; 2] = [7001, 7002];
-/// Ports in the client's namespace: the gateway that asks the cache, and the one that does not.
-const GATEWAYS: [u16; 2] = [7003, 7004];
+/// The box without XDP and its home listen beside the others, so many ports up: an interface has one program, which lets their packets pass.
+const BESIDE: u16 = 1;
+/// Ports in the home's namespace: servers with the cache of the box with XDP, and of the one without; the one without a cache.
+const SERVERS: [u16; 3] = [7001, 7002, 7003];
+/// Which of them has no cache.
+const UNCACHED: usize = 2;
+/// Ports in the client's namespace: the gateway that asks the cache with XDP, and the one that asks none.
+const GATEWAYS: [u16; 2] = [7004, 7005];
 /// No call takes longer.
 const PATIENCE: Duration = Duration::from_secs(10);
 const SAY: &str = "/demo.Echo/Say";
@@ -37,30 +45,33 @@ const SAY: &str = "/demo.Echo/Say";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Way {
-    /// The box, asked first by the client of the fabric.
+    /// The box with its XDP program, asked first by the client of the fabric.
+    Xdp,
+    /// The box without, in the same way.
     Box,
     /// The server, with the reply that the cache has.
     Server,
     /// The handler of a server without a cache.
     Handler,
-    /// The box, asked first by the gateway.
-    GrpcBox,
+    /// The box with its XDP program, asked first by the gateway.
+    GrpcXdp,
     /// The handler, by the gateway.
     Grpc,
 }
 
 impl Way {
     /// All.
-    pub const ALL: [Way; 5] = [Way::Box, Way::Server, Way::Handler, Way::GrpcBox, Way::Grpc];
+    pub const ALL: [Way; 6] = [Way::Xdp, Way::Box, Way::Server, Way::Handler, Way::GrpcXdp, Way::Grpc];
 }
 
 impl fmt::Display for Way {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Way::Box => "box, XDP",
+            Way::Xdp => "box, XDP",
+            Way::Box => "box",
             Way::Server => "server, kept",
             Way::Handler => "server, handler",
-            Way::GrpcBox => "gRPC, box, XDP",
+            Way::GrpcXdp => "gRPC, box, XDP",
             Way::Grpc => "gRPC, handler",
         })
     }
@@ -86,6 +97,8 @@ pub trait Say: Send {
 /// See the head of the file.
 pub struct Rig {
     callers: Vec<Box<dyn Say>>,
+    /// The one with XDP, and the one without.
+    boxes: Vec<Started>,
     site: Site,
 }
 
@@ -113,14 +126,21 @@ impl Rig {
             xdp: true,
         };
         let site = Site::build(name, &plan, None)?;
-        let mut rig = Rig { callers: Vec::new(), site };
-        rig.start_processes()?;
+        let beside = |node| {
+            let address = network::address_of(node);
+            SocketAddr::new(address.ip(), address.port() + BESIDE)
+        };
+        let plain = Topology::two_levels(&SHAPE, beside, &plan::registers(&plan.settings)?)?;
+        let files = [state::topology_file(name), state::folder(name).join("plain.toml")];
+        plain.write(&files[1])?;
+        let mut rig = Rig { callers: Vec::new(), boxes: Vec::new(), site };
+        rig.start_processes(&files)?;
         let space = rig.site.network().namespace(network::client(1));
-        let topology = rig.site.topology();
+        let topologies = [rig.site.topology(), &plain];
         let callers = namespace::within(&space, || {
             Way::ALL
                 .into_iter()
-                .map(|way| connect(topology, way))
+                .map(|way| connect(topologies, way))
                 .collect::<Result<Vec<_>, String>>()
                 .map_err(LabError::Call)
         })?;
@@ -128,23 +148,26 @@ impl Rig {
         Ok(rig)
     }
 
-    fn start_processes(&mut self) -> Result<(), LabError> {
+    /// With the files of both topologies.
+    fn start_processes(&mut self, files: &[PathBuf; 2]) -> Result<(), LabError> {
         let (home, tor) = (NodeId::Home(HomeId(1)), NodeId::Box(BoxId(1)));
-        for node in [home, tor] {
-            self.site.start_node(node, Life::First)?.await_ready()?;
-        }
-        let file = state::topology_file(self.site.name());
-        let at_home = self.site.network().namespace(home);
+        let (at_home, at_box) = (self.site.network().namespace(home), self.site.network().namespace(tor));
+        self.site.start_node(home, Life::First)?.await_ready()?;
+        self.boxes.push(self.site.start_node(tor, Life::First)?);
+        let words = |node| command::node(&files[1], node, Life::First, &[]);
+        self.site.start("home without XDP", &at_home, &words(home))?.await_ready()?;
+        self.boxes.push(self.site.start("box without XDP", &at_box, &words(tor))?);
+        self.boxes.iter_mut().try_for_each(Started::await_ready)?;
         let by_client = self.site.network().namespace(network::client(1));
-        for (index, caches) in [true, false].into_iter().enumerate() {
-            let cache = caches.then_some(file.as_path());
+        for index in 0..SERVERS.len() {
+            let cache = files.get(index).map(PathBuf::as_path);
             let listen = server(index).to_string();
             let words = command::rpc(&["serve", "--insecure", "--listen", &listen], cache);
             self.site.start(&format!("server-{index}"), &at_home, &words)?.await_ready()?;
         }
-        for (index, caches) in [true, false].into_iter().enumerate() {
-            let cache = caches.then_some(file.as_path());
-            let (listen, to) = (gateway(index).to_string(), server(index).to_string());
+        for (index, to) in [0, UNCACHED].into_iter().enumerate() {
+            let cache = files.get(to).map(PathBuf::as_path);
+            let (listen, to) = (gateway(index).to_string(), server(to).to_string());
             let words = command::rpc(&["gateway", "--insecure", "--listen", &listen, &to], cache);
             self.site.start(&format!("gateway-{index}"), &by_client, &words)?.await_ready()?;
         }
@@ -155,26 +178,39 @@ impl Rig {
     pub fn caller(&mut self, way: Way) -> &mut dyn Say {
         self.callers[way as usize].as_mut()
     }
+
+    /// Ends the boxes, and says what they answered: the one with XDP, and the one without.
+    pub fn answered(&mut self) -> Vec<Answered> {
+        self.boxes.iter().for_each(Started::stop);
+        let count = |node: &mut Started| {
+            node.wait();
+            let said = node.said();
+            let line = said.lines().last().unwrap_or_default();
+            Answered { program: counted(line, "xdp hits"), process: counted(line, "hits") }
+        };
+        self.boxes.iter_mut().map(count).collect()
+    }
 }
 
-fn connect(topology: &Topology, way: Way) -> Result<Box<dyn Say>, String> {
+fn connect(topologies: [&Topology; 2], way: Way) -> Result<Box<dyn Say>, String> {
     let open = |index| {
         let options = Options { timeout: PATIENCE, ..Options::default() };
         Reconnecting::connect(&server(index), &options).map_err(|error| error.to_string())
     };
     Ok(match way {
-        Way::Box => {
-            let cache = Client::init(topology, Some(1)).map_err(|error| error.to_string())?;
-            let caller = Cached::new(open(0)?, cache, &ECHO).map_err(|status| status.to_string())?;
+        Way::Xdp | Way::Box => {
+            let at = usize::from(way == Way::Box);
+            let cache = Client::init(topologies[at], Some(1)).map_err(|error| error.to_string())?;
+            let caller = Cached::new(open(at)?, cache, &ECHO).map_err(|status| status.to_string())?;
             let echo = EchoClient::new(&caller).map_err(|error| error.to_string())?;
             Box::new(ByCache { caller, echo })
         }
         Way::Server | Way::Handler => {
-            let caller = open(usize::from(way == Way::Handler))?;
+            let caller = open(if way == Way::Handler { UNCACHED } else { 0 })?;
             let echo = EchoClient::new(&caller).map_err(|error| error.to_string())?;
             Box::new(Direct { caller, echo })
         }
-        Way::GrpcBox | Way::Grpc => {
+        Way::GrpcXdp | Way::Grpc => {
             let grpc = Grpc::connect(gateway(usize::from(way == Way::Grpc)))?;
             let (encoder, decoder, arena) = Default::default();
             Box::new(ByGrpc { grpc, encoder, decoder, arena })

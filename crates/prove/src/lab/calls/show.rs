@@ -5,7 +5,7 @@ use super::{Figures, Outcome, Row};
 use base::spread;
 use bench::contest::{Ratio, show};
 use bench::report::Table;
-use bench::report::format::{micros, percent, short};
+use bench::report::format::{micros, percent, short, whole};
 
 /// As text for the terminal.
 pub fn text(outcome: &Outcome) -> String {
@@ -25,10 +25,18 @@ pub fn text(outcome: &Outcome) -> String {
             if row.counts.wrong == 0 { "yes" } else { "WRONG" }.to_string(),
         ]);
     }
+    let boxes = ["box, XDP", "box"].into_iter().zip(&outcome.boxes).map(|(name, answered)| {
+        format!(
+            "  {name}: {} replies by its program, {} by its process\n",
+            whole(answered.program),
+            whole(answered.process)
+        )
+    });
     format!(
-        "  {}\n\n{}\n  medians over rounds of all ways in turns; \"of\": p50 over that of the same round, median and p10 to p90; \"kept\": answered by the cache, as far as the client sees\n",
+        "  {}\n\n{}\n{}  medians over rounds of all ways in turns; \"of\": p50 over that of the same round, median and p10 to p90; \"kept\": answered by the cache, as far as the client sees\n",
         outcome.setup,
         table.to_string().trim_end_matches('\n'),
+        boxes.collect::<String>(),
     )
 }
 

@@ -140,7 +140,7 @@ pub struct Outcome {
 }
 
 /// A count in a node's line, as `box:1: hits 5 xdp hits 7`; 0 where it is not in it. Names have words, counts are what is a number.
-fn counted(line: &str, name: &str) -> u64 {
+pub(super) fn counted(line: &str, name: &str) -> u64 {
     let mut words = Vec::new();
     for word in line.split_whitespace().skip(1) {
         match word.parse() {

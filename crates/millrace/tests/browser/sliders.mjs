@@ -4,23 +4,11 @@
 //
 // MODULES has puppeteer-core and axe-core. Prints as JSON which number of the first machine it moved to which value, and what the page says then. Pictures
 // go to FOLDER.
-import { createRequire } from "node:module";
-import { mkdirSync, readFileSync } from "node:fs";
-import { join } from "node:path";
 import assert from "node:assert/strict";
+import { open } from "./browser.mjs";
 
 const [modules, chromium, file, folder] = process.argv.slice(2);
-const require = createRequire(join(modules, "here.js"));
-const puppeteer = require("puppeteer-core");
-const axe = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
-mkdirSync(folder, { recursive: true });
-
-const browser = await puppeteer.launch({ executablePath: chromium, args: ["--no-sandbox", "--disable-gpu"], headless: true });
-const page = await browser.newPage();
-const complaints = [];
-page.on("console", (message) => message.type() === "error" && complaints.push(message.text()));
-page.on("pageerror", (error) => complaints.push(String(error)));
-page.on("request", (request) => request.url() !== `file://${file}` && complaints.push(`it asks ${request.url()}`));
+const { page, complaints, look, picture, close } = await open(modules, chromium, folder, (url) => url === `file://${file}`);
 await page.goto(`file://${file}`);
 
 const rows = () => page.$$eval(".sliders tbody tr", (all) => all.map((one) => ({ machine: one.dataset.machine, most: Number(one.dataset.most), p99: Number(one.dataset.p99), text: one.textContent })));
@@ -51,17 +39,7 @@ const [label, value] = await words(own);
 const [moved] = await rows();
 assert.ok(others.length >= 2);
 
-for (const [width, scheme] of [[1440, "light"], [1440, "dark"], [400, "light"], [400, "dark"]]) {
-  await page.setViewport({ width, height: 1000 });
-  await page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: scheme }]);
-  await (await page.$(".sliders")).screenshot({ path: join(folder, `sliders-${width}-${scheme}.png`) });
-  await page.evaluate(axe);
-  const result = await page.evaluate(() => window.axe.run());
-  const broken = result.violations.map((one) => `${one.id}: ${one.nodes.map((node) => node.target).slice(0, 3).join(", ")}`);
-  assert.deepEqual(broken, [], `${width} px, ${scheme}`);
-  const overflow = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
-  assert.equal(overflow, 0, `${width} px, ${scheme}: the page is wider than the screen`);
-}
+await look(async (at) => (await page.$(".sliders")).screenshot({ path: picture(`sliders-${at}`) }));
 assert.deepEqual(complaints, []);
 console.log(JSON.stringify({ number: label.split(",")[0], value, most: moved.most, asked: asked[0].most }));
-await browser.close();
+await close();

@@ -1,30 +1,16 @@
 // Looks at a live page in a headless Chromium, as a person, a screen reader and a keyboard would.
 //
-//   node drive.mjs MODULES CHROMIUM URL TOKEN FOLDER
+//   node live.mjs MODULES CHROMIUM URL TOKEN FOLDER
 //
 // MODULES has puppeteer-core and axe-core. Says `kill` on a line when a box is to be killed, and waits for a line; then what it found, as JSON. Pictures go
 // to FOLDER.
-import { createRequire } from "node:module";
 import { createInterface } from "node:readline";
-import { mkdirSync, readFileSync } from "node:fs";
-import { join } from "node:path";
 import assert from "node:assert/strict";
+import { open } from "./browser.mjs";
 
 const [modules, chromium, url, token, folder] = process.argv.slice(2);
-const require = createRequire(join(modules, "here.js"));
-const puppeteer = require("puppeteer-core");
-const axe = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
 const lines = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
-mkdirSync(folder, { recursive: true });
-
-const browser = await puppeteer.launch({ executablePath: chromium, args: ["--no-sandbox", "--disable-gpu"], headless: true });
-const page = await browser.newPage();
-const complaints = [];
-page.on("console", (message) => message.type() === "error" && complaints.push(message.text()));
-page.on("pageerror", (error) => complaints.push(String(error)));
-page.on("request", (request) => {
-  if (!request.url().startsWith(url) && !request.url().startsWith("data:")) complaints.push(`it asks ${request.url()}`);
-});
+const { page, complaints, look, whole, picture, close } = await open(modules, chromium, folder, (asked) => asked.startsWith(url) || asked.startsWith("data:"));
 
 const said = {};
 const until = (what, ...words) => page.waitForFunction(what, { timeout: 60000, polling: 50 }, ...words);
@@ -78,14 +64,14 @@ await until(() => document.querySelector("#problem").textContent.includes("soon"
 assert.equal(await there(), "0");
 
 // Filters.
-const look = (words) => page.$eval("#filter", (input, words) => {
+const filter = (words) => page.$eval("#filter", (input, words) => {
   input.value = words;
   input.dispatchEvent(new Event("input"));
 }, words);
-await look("idle");
+await filter("idle");
 said.found = await page.$$eval("#tuned tbody tr", (all) => all.filter((row) => !row.hidden).length);
 assert.ok(said.found >= 1 && said.found < 20, `${said.found} registers speak of idle`);
-await look("");
+await filter("");
 assert.equal(await page.$$eval("#tuned details[open]", (all) => all.length), 0);
 
 // The curves of the last hour.
@@ -102,21 +88,11 @@ said.latencies = latency.length;
 said.curves = await page.$$eval("#charts svg", (all) => all.map((one) => one.getAttribute("aria-label")));
 
 // Pictures, and what axe says of each: nothing may be wrong.
-for (const [width, scheme] of [[1440, "light"], [1440, "dark"], [400, "light"], [400, "dark"]]) {
-  await page.setViewport({ width, height: 1000 });
-  await page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: scheme }]);
+said.axe = await look(async (at) => {
   await new Promise((done) => setTimeout(done, 1200));
-  await page.screenshot({ path: join(folder, `live-${width}-${scheme}.png`), fullPage: false });
-  await page.screenshot({ path: join(folder, `live-${width}-${scheme}-whole.png`), fullPage: true });
-  await page.setBypassCSP(true);
-  await page.evaluate(axe);
-  const result = await page.evaluate(() => window.axe.run());
-  const broken = result.violations.map((one) => `${one.id}: ${one.nodes.map((node) => node.target).slice(0, 3).join(", ")}`);
-  assert.deepEqual(broken, [], `${width} px, ${scheme}`);
-  said.axe = result.passes.length;
-  const overflow = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
-  assert.equal(overflow, 0, `${width} px, ${scheme}: the page is wider than the screen`);
-}
+  await page.screenshot({ path: picture(`live-${at}`), fullPage: false });
+  await whole(`live-${at}-whole`);
+});
 
 // Everything can be reached by keys, and what has the focus is visible.
 await page.setViewport({ width: 1440, height: 1000 });
@@ -133,9 +109,9 @@ await until(() => document.querySelector('tr.failed[data-member="box:1"]'));
 said.red_ms = Date.now() - begun;
 await until(() => document.querySelector("#news").textContent.includes("box:1 is silent"));
 await until(() => [...document.querySelectorAll(".hop.failed h4")].some((hop) => hop.textContent === "boxes"));
-await page.screenshot({ path: join(folder, "live-killed.png"), fullPage: false });
+await page.screenshot({ path: picture("live-killed"), fullPage: false });
 
 assert.deepEqual(complaints.filter((text) => !text.includes("400 (Bad Request)")), []);
 console.log(JSON.stringify(said));
-await browser.close();
+await close();
 process.exit(0);
