@@ -7,6 +7,9 @@
 //! A message with a field in accelerator memory can be serialised by the CPU only after it has been moved: one crossing write,
 //! which its row counts, as RPCAcc's option 1 does.
 //!
+//! The first table is of a message that comes in and goes out again as it is, with nothing else on the link ([`codec::place::Passage`]): what a server's
+//! accelerator makes cross for a request is held against the same count (`examples/images`, `images crossings`).
+//!
 //! `cargo bench -p millrace-codec --features compile --bench serialise [-- --quick]`
 
 mod shapes;
@@ -18,8 +21,9 @@ use codec::copy::{CopyEngine, Inline, Worker};
 use codec::crossing::{Counts, Crossing, Shared};
 use codec::decode::Decoder;
 use codec::encode::{Accelerator, DEPTH, Host, Settings, Strategy};
-use codec::memory::{Arena, Memory};
+use codec::memory::{Arena, Memory, Place};
 use codec::object::{Ref, View};
+use codec::place::{self, FieldId, Live, Options, Passage};
 use codec::schema::Schema;
 use codec::table::{Flags, Table};
 use ring::wait::WaitPolicy;
@@ -36,6 +40,23 @@ fn main() {
     let core = cpu::allowed_cores()[0];
     cpu::pin_to(core).expect("an allowed core");
 
+    println!(
+        "{:<26}{:<17}{:>8}{:>10}{:>9}{:>10}{:>7}{:>8}{:>9}{:>7}",
+        "message, in and out",
+        "strategy",
+        "wire B",
+        "written",
+        "B",
+        "notified",
+        "bells",
+        "reads",
+        "B",
+        "moved"
+    );
+    for shape in shapes::ALL {
+        passages(shape);
+    }
+    println!();
     println!(
         "{:<26}{:<17}{:>8}{:>7}{:>7}{:>9}{:>7}{:>11}{:>22}{:>11}",
         "message",
@@ -163,6 +184,40 @@ impl Row<'_> {
         assert_eq!(&packet.expect("a good message")[64..], bytes, "{:?}", self.strategy);
         self.counts = self.crossing.counts() - before;
         self.wire = bytes.len();
+    }
+}
+
+/// A message in, and out again.
+fn passages(shape: &Shape) {
+    let schema = shape.schema();
+    let (table, class) = (schema.table(), schema.class("Root").expect("every shape has one"));
+    let bytes = shape.message(&schema, class, &mut Prng::new(1));
+    let entries = (0..).zip(table.entries(table.message(class)));
+    let placed = entries.filter(|(_, entry)| entry.flags.has(Flags::ACC));
+    let fields: Vec<FieldId> = placed.map(|(entry, _)| FieldId { class, entry }).collect();
+    for strategy in Strategy::ALL {
+        let live = Arc::new(Live::new(table.clone()));
+        let options = Options { threads: 0, acc_bytes: 16 << 20, ..Options::default() };
+        let crossing = Arc::new(Shared::default());
+        let mut accelerator =
+            place::Accelerator::in_this_thread(vec![live], options, crossing).expect("memory");
+        let passage =
+            Passage::of(&mut accelerator, class, bytes.clone(), strategy, |accelerator, message| {
+                // The CPU serialises what is on the host.
+                for field in fields.iter().filter(|_| strategy == Strategy::CpuOnly) {
+                    accelerator.move_field(message, &[*field], Place::Host)?;
+                }
+                Ok(None)
+            });
+        let passage = passage.expect("a good message");
+        let Counts { writes, write_bytes, notifications, doorbells, reads, read_bytes, .. } = passage.all();
+        println!(
+            "{:<26}{:<17}{:>8}{writes:>10}{write_bytes:>9}{notifications:>10}{doorbells:>7}{reads:>8}{read_bytes:>9}{:>7}",
+            shape.name,
+            format!("{strategy:?}"),
+            bytes.len(),
+            if passage.worked == Counts::default() { "" } else { "yes" },
+        );
     }
 }
 

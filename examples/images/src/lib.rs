@@ -7,11 +7,12 @@
 //! | `served` | a node that serves it over TCP, shared memory and gRPC |
 //! | `client` | a client of it over any of them |
 //! | `pictures` | pictures, and whether what came back is one of them |
-//! | `check`, `replace`, `cores` | commands: every picture checked; the unit taken away and given back; throughput against host cores |
+//! | `check`, `replace`, `cores`, `crossed` | commands: every picture checked; the unit taken away and given back; throughput against host cores; what crosses, beside what crosses alone |
 
 pub mod check;
 pub mod client;
 pub mod cores;
+pub mod crossed;
 pub mod pictures;
 pub mod replace;
 pub mod served;

@@ -4,6 +4,7 @@ use clap::{Parser, Subcommand};
 use codec::unit::kernels::SealingKey;
 use images::check::Check;
 use images::cores::Cores;
+use images::crossed::Crossings;
 use images::pictures::KEY;
 use images::replace::Replace;
 use images::served::{Served, Transport};
@@ -27,6 +28,7 @@ enum Command {
     Check(WithKey),
     Replace(Replace),
     Cores(Cores),
+    Crossings(Crossings),
 }
 
 /// Serve, until Ctrl-C
@@ -83,6 +85,7 @@ fn run(command: &Command) -> Result<(), Box<dyn Error>> {
             Ok(())
         }
         Command::Replace(replace) => show(&replace.run(&stop)?, replace.report.as_deref()),
+        Command::Crossings(crossings) => show(&crossings.run(&stop)?, crossings.report.as_deref()),
         Command::Cores(cores) => show(&cores.run(&stop)?, cores.report.as_deref()),
     }
 }

@@ -10,6 +10,7 @@
 //! | `field_unit` | compute units that work on fields of messages |
 //! | `handling` | the same for messages that a handler has views and editors of |
 //! | `live`, `swap` | the table that lanes use now, replaced whole; one epoch number tells that it changed |
+//! | `passage` | what crosses for one request alone |
 //! | `votes` | when a field's target bit follows the program, and when not (hysteresis) |
 
 mod accelerator;
@@ -20,6 +21,7 @@ mod handling;
 mod lane_thread;
 mod live;
 mod message;
+mod passage;
 mod receive;
 mod swap;
 mod transfer;
@@ -40,6 +42,7 @@ pub use field_unit::{FieldUnit, RunError, Work};
 pub use handling::{BytesTarget, Copies, TextField};
 pub use live::{FieldId, Live, Reader};
 pub use message::Placed;
+pub use passage::Passage;
 pub use receive::Registers;
 pub use transfer::MoveError;
 pub use votes::Votes;
