@@ -27,7 +27,7 @@ use model::plan::graph::{Graph, Kind as Limit};
 use model::plan::model_error::widened_by;
 use model::platform::{Platform, picos};
 use model::system::host::{End, Handler, Host, Link, Node, Threads};
-use model::workload::{Class, Workload};
+use model::workload::{Class, Slo, Workload};
 use ring::wait::WaitPolicy;
 use serde::{Deserialize, Serialize};
 use std::cell::OnceCell;
@@ -368,6 +368,8 @@ fn call(service: &Service) -> Class {
         cycles: 0.0,
         fields: u64::from(service.kind != Kind::Kv),
         cacheable: false,
+        calls: Vec::new(),
+        slo: Slo::default(),
     }
 }
 

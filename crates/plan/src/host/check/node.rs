@@ -13,7 +13,7 @@ use fabric::channel::{CallOptions, Channel, Options as ChannelOptions, StartErro
 use fabric::link::Address;
 use fabric::server::{Options, Server};
 use model::system::host::{Asleep, Handler, Host, Link, Node, Route, Threads};
-use model::workload::{Class, Workload};
+use model::workload::{Class, Slo, Workload};
 use ring::wait::{Outcome, WaitPolicy};
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
@@ -57,6 +57,8 @@ fn class(name: &str, (request, reply): (u64, u64), fields: u64, cycles: f64) -> 
         cycles,
         fields,
         cacheable: false,
+        calls: Vec::new(),
+        slo: Slo::default(),
     }
 }
 
