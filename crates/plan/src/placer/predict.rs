@@ -104,7 +104,25 @@ const TOGETHER_MAX: f64 = 256.0;
 /// Registers of which the model knows what they do.
 const KNOWN: [&str; 4] = ["engine.mode", "place.handlers", "workers.count", "place.rec.preprocess"];
 
-/// The model of a host. The same question has the same answer: decisions are replayed.
+/// What says what choices of a service would do. The same question has the same answer: decisions are replayed.
+pub trait Predict {
+    /// Of a service that was seen so; none where nothing is known of it.
+    fn of<'a>(&'a self, seen: &Observation, service: &'a Service) -> Option<Box<dyn Known + 'a>>;
+}
+
+/// What is known of a service.
+pub trait Known {
+    /// What it would do at a choice; none where that is not known.
+    fn predict(&self, to: &Choice) -> Option<Prediction>;
+}
+
+impl Predict for Predictor {
+    fn of<'a>(&'a self, seen: &Observation, service: &'a Service) -> Option<Box<dyn Known + 'a>> {
+        Some(Box::new(Served::new(self, seen, service)?))
+    }
+}
+
+/// The model of a host.
 #[derive(Clone, Debug)]
 pub struct Predictor {
     text: String,
@@ -138,11 +156,6 @@ impl Predictor {
     /// The platform's file, for the log.
     pub fn text(&self) -> &str {
         &self.text
-    }
-
-    /// What is measured of a service, as the model's parts; none where the model does not know it.
-    pub fn of<'a>(&'a self, seen: &Observation, service: &'a Service) -> Option<Served<'a>> {
-        Served::new(self, seen, service)
     }
 }
 
@@ -262,19 +275,6 @@ impl<'a> Served<'a> {
         Some((get + writes * (set - get)).max(REQUEST_MIN_NS))
     }
 
-    /// What it would do at a choice; none where that changes what the model does not know.
-    pub fn predict(&self, to: &Choice) -> Option<Prediction> {
-        let unknown =
-            |(name, value): (&str, &str)| !KNOWN.contains(&name) && self.present.value(name) != value;
-        if to.values().any(unknown) {
-            return None;
-        }
-        if *to == self.present {
-            return *self.here.get_or_init(|| self.prediction(to));
-        }
-        self.prediction(to)
-    }
-
     fn prediction(&self, to: &Choice) -> Option<Prediction> {
         let [fast, slow] = &self.model.ends;
         let [one, mid, other] = [fast, &self.model.host, slow].map(|host| self.numbers(host, to));
@@ -344,6 +344,21 @@ impl<'a> Served<'a> {
         let [p50_ns, p99_ns] = [latencies.p50, latencies.p99].map(|of| stay(of).max(self.handler_ns));
         let cores = estimate::host_cores(&graph, &[self.service.rate.0]);
         Some(Numbers { capacity, p50_ns, p99_ns, cores })
+    }
+}
+
+impl Known for Served<'_> {
+    /// None as well where the choice changes what the model does not know.
+    fn predict(&self, to: &Choice) -> Option<Prediction> {
+        let unknown =
+            |(name, value): (&str, &str)| !KNOWN.contains(&name) && self.present.value(name) != value;
+        if to.values().any(unknown) {
+            return None;
+        }
+        if *to == self.present {
+            return *self.here.get_or_init(|| self.prediction(to));
+        }
+        self.prediction(to)
     }
 }
 
