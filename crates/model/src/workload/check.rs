@@ -3,6 +3,11 @@
 use super::calls::{self, TIMES_MAX};
 use super::{Class, Workload};
 
+/// Classes at most: each is a program for every way of every machine.
+const CLASSES_MAX: usize = 256;
+/// Requests that one request of a client may come to, on average: each is simulated.
+const REQUESTS_MAX: f64 = 10_000.0;
+
 /// What is wrong, and where.
 #[derive(Debug)]
 pub(super) struct Fault {
@@ -50,6 +55,12 @@ pub(super) fn fault(workload: &Workload) -> Option<Fault> {
     if workload.classes.is_empty() {
         return wrong("class", "a workload needs at least one [[class]] of operations");
     }
+    if workload.classes.len() > CLASSES_MAX {
+        return wrong(
+            "class",
+            &format!("a workload has at most {CLASSES_MAX} classes: put together what is alike"),
+        );
+    }
     let classes = || workload.classes.iter().enumerate();
     let bad = classes().find_map(|(at, class)| {
         let twice = workload.classes[..at].iter().any(|other| other.name == class.name);
@@ -62,7 +73,7 @@ pub(super) fn fault(workload: &Workload) -> Option<Fault> {
         };
         Some(Fault { class: Some(at), key, why: format!("class {}: {why}", class.name) })
     });
-    bad.or_else(|| cycle(workload)).or_else(|| {
+    bad.or_else(|| endless(workload)).or_else(|| {
         let sum: f64 = workload.classes.iter().map(|class| class.share).sum();
         let last = workload.classes.len() - 1;
         let why = format!("shares of all classes must add up to 1; they add up to {sum}");
@@ -85,8 +96,13 @@ fn call_fault(workload: &Workload, class: &Class) -> Option<(&'static str, Strin
     })
 }
 
-fn cycle(workload: &Workload) -> Option<Fault> {
-    let around = calls::cycle(workload)?;
+/// Calls that never end, or come to too many.
+fn endless(workload: &Workload) -> Option<Fault> {
+    let Some(around) = calls::cycle(workload) else {
+        let all: f64 = calls::rates(workload).iter().sum();
+        let why = format!("with its calls a request comes to {all:.0} requests; {REQUESTS_MAX:.0} can be");
+        return (all > REQUESTS_MAX).then_some(Fault { class: None, key: "calls", why });
+    };
     let names: Vec<&str> = around.iter().map(|at| &*workload.classes[*at].name).collect();
     let why = format!(
         "class {}: its calls come back to it, so they never end: {} → {}",
@@ -158,6 +174,14 @@ copies = 2
         let text = GOOD.replacen("lookups = 2\n", &format!("{}lookups = 2\n", calls("SET")), 1);
         let workload = Workload::parse(&text, "kv.toml").expect("SET calls nobody");
         assert_eq!(workload.classes[0].calls[0].times, 2);
+        let many = text.replace("times = 2", "times = 1000").replacen(
+            "share = 0.25",
+            "share = 0.25\ncalls = [{ class = \"LOG\", times = 1000 }]",
+            1,
+        );
+        let many = format!("{many}[[class]]\nname = \"LOG\"\nshare = 0\nrequest = 1\nreply = 1\n");
+        let said = Workload::parse(&many, "kv.toml").expect_err("it is too much").to_string();
+        assert!(said.ends_with("requests; 10000 can be"), "{said}");
         let text = text.replacen("copies = 2\n", &calls("GET"), 1);
         let said = Workload::parse(&text, "kv.toml").expect_err("it never ends").to_string();
         assert!(said.starts_with("kv.toml:14: class GET: ") && said.ends_with("GET → SET → GET"), "{said}");
