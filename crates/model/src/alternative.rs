@@ -8,6 +8,7 @@ use crate::load::{Arrivals, Loop, Mix, Seen, closed, open};
 use crate::sim::Sim;
 use base::Picos;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// Who answers. Workload files say `box`, `nic-cores`, `accelerator`, `edge`, `engine`, `host`, `client`, `several`.
@@ -122,6 +123,8 @@ pub enum Offered {
     Drawn(u64),
     /// So many per second, at random.
     Rate(f64),
+    /// The same, and each class is seen by itself.
+    ByClass(f64),
 }
 
 /// What a resource did in a run.
@@ -142,6 +145,8 @@ pub struct Ran {
     pub all: Seen,
     /// Of each alternative, in order, where its share is not 0; nothing where requests draw theirs.
     pub each: Vec<Option<Seen>>,
+    /// Of each class of operations by name, all alternatives together, where that is asked for.
+    pub classes: Vec<(String, Seen)>,
     /// Of every resource that did something.
     pub resources: Vec<Busy>,
     /// Host cores that were busy, in the mean.
@@ -161,6 +166,7 @@ impl Setting {
         assert!(!used.is_empty(), "somebody must do the work");
         let Setting { kernel, alternatives, host_cores, power, arguments } = self;
         let sim = Sim::new(kernel);
+        let by_class = by_class(&alternatives, shares);
         let mixes = used.iter().map(|i| (alternatives[*i].mix(), shares[*i]));
         let seen = match offered {
             Offered::Drawn(window) => {
@@ -182,9 +188,21 @@ impl Setting {
                 let of = |(mix, share): (Mix, f64)| Arrivals { mix, rate: rate * share, arguments };
                 open(&sim, seed, &mixes.map(of).collect::<Vec<_>>(), warm_up, span)
             }
+            // Parts of arrivals at random, drawn by shares, come at random themselves.
+            Offered::ByClass(rate) => {
+                let of = |(_, share, mix): &(String, f64, Mix)| Arrivals {
+                    mix: mix.clone(),
+                    rate: rate * share,
+                    arguments,
+                };
+                open(&sim, seed, &by_class.iter().map(of).collect::<Vec<_>>(), warm_up, span)
+            }
         };
+        let mut classes = Vec::new();
         let mut each = vec![None; shares.len()];
-        if !matches!(offered, Offered::Drawn(_)) {
+        if let Offered::ByClass(_) = offered {
+            classes = by_class.into_iter().map(|(name, ..)| name).zip(seen.iter().cloned()).collect();
+        } else if !matches!(offered, Offered::Drawn(_)) {
             for (i, seen) in used.iter().zip(&seen) {
                 each[*i] = Some(seen.clone());
             }
@@ -195,6 +213,7 @@ impl Setting {
         sim.with(|k| Ran {
             all,
             each,
+            classes,
             resources: k.all_resources().filter_map(|at| busy(k, at, span)).collect(),
             host_cores: host_cores.iter().map(|at| cores(k, at)).sum(),
             watts: power
@@ -203,6 +222,21 @@ impl Setting {
                 .collect(),
         })
     }
+}
+
+/// Classes that are asked by clients, in the order of their names, with their shares and what they do, by shares of the alternatives.
+fn by_class(alternatives: &[Alternative], shares: &[f64]) -> Vec<(String, f64, Mix)> {
+    let parts = alternatives.iter().zip(shares).flat_map(|(way, share)| {
+        way.parts.iter().map(move |part| (&*part.class, share * part.share, part.program))
+    });
+    let mut classes: BTreeMap<&str, Vec<(f64, ProgramId)>> = BTreeMap::new();
+    for (class, share, program) in parts.filter(|(_, share, _)| *share > 0.0) {
+        classes.entry(class).or_default().push((share, program));
+    }
+    let of = |(class, weighted): (&str, Vec<(f64, ProgramId)>)| {
+        (class.to_owned(), weighted.iter().map(|(share, _)| share).sum(), Mix::new(&weighted))
+    };
+    classes.into_iter().map(of).collect()
 }
 
 fn busy(kernel: &Kernel, at: ResourceId, span: Picos) -> Option<Busy> {

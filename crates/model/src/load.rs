@@ -6,7 +6,7 @@ use crate::rerun;
 use crate::sim::{Mailbox, Sim};
 use base::{Picos, Prng};
 use hdrhistogram::Histogram;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 /// Operations in proportion to their weights. Clones are the same one.
@@ -122,6 +122,11 @@ impl Seen {
         self.latencies.value_at_quantile(of) as f64 / 1e12
     }
 
+    /// The share of operations that took no longer than so many seconds; to a thousandth of that time.
+    pub fn within(&self, seconds: f64) -> f64 {
+        if self.count() == 0 { 0.0 } else { self.latencies.quantile_below((seconds * 1e12) as u64) }
+    }
+
     /// A part of the span is over.
     fn end_batch(&mut self) {
         self.ended.push(self.count());
@@ -203,7 +208,10 @@ pub fn open(sim: &Sim, seed: u64, loops: &[Arrivals], warm_up: Picos, span: Pico
     let seen = loops.iter().enumerate().map(|(number, of)| {
         let seen: Shared = Rc::new(RefCell::new(Seen::new(span)));
         let prng = Prng::for_entity(seed, (number as u64) << 32, 1);
-        sim.spawn(arrive(sim.clone(), of.clone(), prng, begin, Rc::clone(&seen)));
+        let all = (of.rate, of.arguments);
+        let opened = Opened::new(vec![of.mix.clone()], all, MOST_UNDER_WAY, Rc::clone(&seen));
+        opened.begin.set(begin);
+        sim.spawn(arrive(sim.clone(), opened, prng));
         seen
     });
     measure(sim, seen.collect(), (begin, span), identity)
@@ -256,45 +264,135 @@ async fn client_loop(sim: Sim, of: Loop, mut prng: Prng, begin: Picos, seen: Sha
     }
 }
 
+/// A request's program and argument.
 type Order = (ProgramId, u64);
 
+/// An open loop, as its processes share it.
+struct Opened {
+    /// Where operations may go, and to which of these they go now.
+    mixes: Vec<Mix>,
+    at: Cell<usize>,
+    /// Per second.
+    rate: f64,
+    arguments: u64,
+    /// Under way at once at most; more are turned away.
+    most: usize,
+    /// What ends before does not count.
+    begin: Cell<Picos>,
+    is_over: Cell<bool>,
+    begun: Cell<u64>,
+    ended: Cell<u64>,
+    seen: Shared,
+    idle: RefCell<Vec<Mailbox<Order>>>,
+}
+
+impl Opened {
+    fn new(mixes: Vec<Mix>, (rate, arguments): (f64, u64), most: usize, seen: Shared) -> Rc<Opened> {
+        let (begin, at, is_over) = (Cell::default(), Cell::default(), Cell::default());
+        let (begun, ended, idle) = (Cell::default(), Cell::default(), RefCell::default());
+        Rc::new(Opened { mixes, at, rate, arguments, most, begin, is_over, begun, ended, seen, idle })
+    }
+}
+
+/// An open loop whose operations can be sent another way while it runs; those that have begun end where they are.
+pub struct Steered {
+    sim: Sim,
+    of: Rc<Opened>,
+}
+
+impl std::fmt::Debug for Steered {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Steered").field("sim", &self.sim).field("lost", &self.lost()).finish_non_exhaustive()
+    }
+}
+
+impl Steered {
+    /// Begins one: so many operations per second at random, with arguments below `arguments`, `most` of them under way at once, by the first of the ways. What
+    /// comes beyond these is turned away.
+    ///
+    /// # Panics
+    /// Without a way.
+    pub fn new(sim: Sim, ways: Vec<Mix>, (rate, arguments): (f64, u64), most: usize, seed: u64) -> Steered {
+        assert!(!ways.is_empty(), "operations need a way");
+        let seen = Rc::new(RefCell::new(Seen::new(Picos::ZERO)));
+        let of = Opened::new(ways, (rate, arguments), most, seen);
+        sim.spawn(arrive(sim.clone(), Rc::clone(&of), Prng::for_entity(seed, 0, 1)));
+        Steered { sim, of }
+    }
+
+    /// What comes from now on takes the way of this number.
+    ///
+    /// # Panics
+    /// Without such a way.
+    pub fn go(&self, way: usize) {
+        assert!(way < self.of.mixes.len(), "there is no way {way}");
+        self.of.at.set(way);
+    }
+
+    /// Runs for a span; what was seen in it. Accounts of the kernel are of this span.
+    pub fn run(&self, span: Picos) -> Seen {
+        self.of.seen.replace(Seen::new(span));
+        self.sim.with(|kernel| kernel.reset_usage());
+        self.sim.run_until(self.sim.now().plus(span));
+        self.of.seen.borrow().clone()
+    }
+
+    /// How many have begun so far.
+    pub fn begun(&self) -> u64 {
+        self.of.begun.get()
+    }
+
+    /// Ends it: nothing more begins, and what is under way has this long to end. How many operations did not: lost.
+    pub fn end(self, patience: Picos) -> u64 {
+        self.of.is_over.set(true);
+        self.sim.run_until(self.sim.now().plus(patience));
+        self.sim.end_processes();
+        self.lost()
+    }
+
+    fn lost(&self) -> u64 {
+        self.of.begun.get() - self.of.ended.get()
+    }
+}
+
 /// Begins operations; each is done by a process that is idle, or by a new one.
-async fn arrive(sim: Sim, of: Arrivals, mut prng: Prng, begin: Picos, seen: Shared) {
-    let idle: Rc<RefCell<Vec<Mailbox<Order>>>> = Rc::default();
+async fn arrive(sim: Sim, of: Rc<Opened>, mut prng: Prng) {
     let between = crate::platform::picos(1.0 / of.rate);
     let mut performers = 0;
     loop {
         sim.sleep(exponential(&mut prng, between)).await;
-        let order = (of.mix.draw(&mut prng), prng.below(of.arguments));
-        let free = idle.borrow_mut().pop();
+        if of.is_over.get() {
+            return;
+        }
+        let order = (of.mixes[of.at.get()].draw(&mut prng), prng.below(of.arguments));
+        let free = of.idle.borrow_mut().pop();
         match free {
             Some(performer) => performer.send(order),
-            None if performers == MOST_UNDER_WAY => seen.borrow_mut().turned_away += 1,
+            None if performers == of.most => {
+                of.seen.borrow_mut().turned_away += 1;
+                continue;
+            }
             None => {
                 performers += 1;
                 let orders = Mailbox::new(&sim);
                 orders.send(order);
-                sim.spawn(performer(sim.clone(), orders, Rc::clone(&idle), begin, Rc::clone(&seen)));
+                sim.spawn(performer(sim.clone(), orders, Rc::clone(&of)));
             }
         }
+        of.begun.set(of.begun.get() + 1);
     }
 }
 
-async fn performer(
-    sim: Sim,
-    orders: Mailbox<Order>,
-    idle: Rc<RefCell<Vec<Mailbox<Order>>>>,
-    begin: Picos,
-    seen: Shared,
-) {
+async fn performer(sim: Sim, orders: Mailbox<Order>, of: Rc<Opened>) {
     loop {
         let (program, argument) = orders.receive().await;
         let started = sim.now();
         sim.perform(program, argument).await;
-        if sim.now() >= begin {
-            seen.borrow_mut().record(sim.now().since(started));
+        of.ended.set(of.ended.get() + 1);
+        if sim.now() >= of.begin.get() {
+            of.seen.borrow_mut().record(sim.now().since(started));
         }
-        idle.borrow_mut().push(orders.clone());
+        of.idle.borrow_mut().push(orders.clone());
     }
 }
 
@@ -339,5 +437,52 @@ mod tests {
         let sim = Sim::new(kernel);
         let seen = &closed(&sim, 5, &[one], Picos::ZERO, Picos::from_micros(10_000))[0];
         assert!((seen.mean() / 200e-9 - 1.0).abs() < 0.05, "{}", seen.mean());
+    }
+
+    #[test]
+    fn a_share_is_within_a_time() {
+        let mut seen = Seen::new(Picos::from_micros(1));
+        assert_eq!(seen.within(1.0), 0.0);
+        (1..=10).for_each(|nanos| seen.record(Picos::from_nanos(nanos * 100)));
+        assert_eq!([50e-9, 350e-9, 2e-6].map(|limit| seen.within(limit)), [0.0, 0.3, 1.0]);
+    }
+
+    /// Two stations, and operations that go to the other one after a while; what is under way then ends at the first.
+    #[test]
+    fn operations_can_be_sent_another_way_and_none_is_lost() {
+        let mut kernel = Kernel::new(1);
+        let mut at = |name: &str, ns| {
+            let at = kernel.resource(name, 1);
+            let service = Service::Fixed(Picos::from_nanos(ns));
+            (at, kernel.program(name, [Step::Use { at, service, units: 1, after: Picos::ZERO }]))
+        };
+        let (slow, fast) = (at("slow", 2000), at("fast", 100));
+        let sim = Sim::new(kernel);
+        let ways = vec![slow.1.into(), fast.1.into()];
+        let of = Steered::new(sim.clone(), ways, (1e6, 1), 16, 3);
+        let span = Picos::from_micros(1000);
+        of.run(span);
+        let first = of.run(span);
+        // Full: one after the other, 16 of them in line; what comes beyond is turned away.
+        assert!((498..=500).contains(&first.count()) && (400..600).contains(&first.turned_away), "{first:?}");
+        assert!((first.mean() / 32e-6 - 1.0).abs() < 0.05, "{}", first.mean());
+        of.go(1);
+        let second = of.run(span);
+        let left = sim.with(|kernel| kernel.usage(slow.0).busy);
+        assert!(
+            (25_000_000..=32_000_000).contains(&left.0),
+            "16 of them at most are still at the slow one: {left:?}"
+        );
+        assert!(second.turned_away < 40 && (950..1100).contains(&second.count()), "{second:?}");
+        assert_eq!(of.run(span).turned_away, 0);
+        assert_eq!(of.end(span), 0);
+    }
+
+    #[test]
+    fn what_does_not_end_is_lost() {
+        let (sim, visit) = station(Service::Fixed(Picos::from_micros(10)));
+        let of = Steered::new(sim, vec![visit.into()], (1e6, 1), 8, 3);
+        of.run(Picos::from_micros(100));
+        assert_eq!(of.end(Picos::from_micros(20)), 6, "two of eight end in 20 us");
     }
 }

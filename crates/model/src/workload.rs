@@ -21,10 +21,20 @@
 //! lookups = 2                # dependent accesses: bucket, then entry
 //! lookup = "64 B"
 //! cacheable = true
-//! ```
 //!
-//! Files: [`shipped`] the workloads that come with this crate; `check` what a file must say.
+//! [[class]]
+//! name = "page"
+//! share = 0.05
+//! request = "64 B"
+//! reply = "8 KiB"
+//! calls = [{ class = "GET", times = 3, parallel = true }]   # one of it makes three GETs at once, and waits for them
+//! slo = { p99 = "200us" }                                   # its own, beside that of all requests
+//! ```
+//! A class that only others call has share 0. See [`calls`].
+//!
+//! Files: [`shipped`] the workloads that come with this crate; `check` what a file must say; [`calls`] classes that call others.
 
+pub mod calls;
 mod check;
 pub mod shipped;
 
@@ -39,7 +49,7 @@ use serde::{Deserialize, Deserializer, Serialize, de::Error};
 pub struct Class {
     /// `GET`, `PUT`, …
     pub name: String,
-    /// Its share of all operations; shares add up to 1.
+    /// Its share of what clients ask; shares add up to 1. What other classes call of it comes on top.
     pub share: f64,
     /// Bytes of a request, beside headers of the network.
     #[serde(deserialize_with = "size")]
@@ -74,6 +84,59 @@ pub struct Class {
     /// Whether whoever keeps a copy may answer.
     #[serde(default)]
     pub cacheable: bool,
+    /// What one of it asks of other classes, once its own work is done.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub calls: Vec<calls::Call>,
+    /// What its latency is to keep.
+    #[serde(default, skip_serializing_if = "Slo::is_none")]
+    pub slo: Slo,
+}
+
+/// Limits of a latency, in seconds; in files with a unit: `{ p99 = "200us" }`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Slo {
+    /// The mean, at most.
+    #[serde(default, with = "span", skip_serializing_if = "Option::is_none")]
+    pub mean: Option<f64>,
+    /// The median, at most.
+    #[serde(default, with = "span", skip_serializing_if = "Option::is_none")]
+    pub p50: Option<f64>,
+    /// The 99th percentile, at most.
+    #[serde(default, with = "span", skip_serializing_if = "Option::is_none")]
+    pub p99: Option<f64>,
+}
+
+impl Slo {
+    /// Whether it limits nothing.
+    pub fn is_none(&self) -> bool {
+        self.mean.or(self.p50).or(self.p99).is_none()
+    }
+
+    /// How many times the limit that is missed most, or that is nearest, is what was seen of mean, median and 99th percentile; none where there is no limit.
+    pub fn excess(&self, (mean, p50, p99): (f64, f64, f64)) -> Option<f64> {
+        let times = [(self.mean, mean), (self.p50, p50), (self.p99, p99)];
+        times.into_iter().filter_map(|(limit, seen)| Some(seen / limit?)).reduce(f64::max)
+    }
+}
+
+/// A span of time as a text with its unit.
+mod span {
+    use crate::platform::unit::{Dimension, Unit, quantity};
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f64>, D::Error> {
+        let text = String::deserialize(from)?;
+        let unit = |name: &str| Unit::named(name).filter(|unit| unit.dimension == Dimension::Time);
+        let found = quantity(&text).and_then(|(number, name)| Some(number * unit(name)?.scale));
+        let wrong = || D::Error::custom(format!("{text:?} is no time: try \"200us\" or \"1.5ms\""));
+        found.filter(|seconds| *seconds > 0.0).map(Some).ok_or_else(wrong)
+    }
+
+    pub(super) fn serialize<S: Serializer>(span: &Option<f64>, to: S) -> Result<S::Ok, S::Error> {
+        // To a picosecond: 200us are not 199.99999999999997.
+        to.serialize_str(&format!("{}us", (span.unwrap_or(0.0) * 1e12).round() / 1e6))
+    }
 }
 
 /// A workload.
@@ -176,5 +239,13 @@ lookup = "64 B"
         let wrong =
             toml::from_str::<Workload>(&text.replace("16 B", "16 bytes")).expect_err("no unit of size");
         assert!(wrong.to_string().contains("\"16 bytes\" is no size"), "{wrong}");
+        let more = format!(
+            "{text}slo = {{ p99 = \"200us\", mean = \"1.5ms\" }}\ncalls = [{{ class = \"PUT\", times = 3, parallel = true }}]\n"
+        );
+        let workload: Workload = toml::from_str(&more).expect("it is right");
+        assert_eq!(
+            (workload.classes[0].slo.p99, workload.classes[0].calls[0].times),
+            (Some(200.0 * 1e-6), 3)
+        );
     }
 }

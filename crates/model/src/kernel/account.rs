@@ -19,8 +19,8 @@ impl Kernel {
             if !known.insert(program) {
                 continue;
             }
-            let steps = &self.programs[program.0 as usize].steps;
-            write!(text, "{program:?}{steps:?};").expect("a string takes any text");
+            let super::Program { steps, order, .. } = &self.programs[program.0 as usize];
+            write!(text, "{program:?}{order:?}{steps:?};").expect("a string takes any text");
             for step in steps {
                 match *step {
                     Step::Use { at, .. } => drop(resources.insert(at)),

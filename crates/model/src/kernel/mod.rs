@@ -24,11 +24,11 @@ pub mod path;
 pub mod program;
 pub mod resource;
 
-use base::Picos;
+use base::{Picos, Prng};
 pub use path::{Hold, Visit};
 use path::{add_holds, add_visits};
 pub use program::{Demand, Service, Step};
-use program::{Program, add_demand, unloaded};
+use program::{Order, Program, add_demand, unloaded_program};
 pub use resource::Usage;
 use resource::{Resource, TokenPool};
 use sim::{Fingerprint, Queue, random::stream};
@@ -107,6 +107,8 @@ pub struct Kernel {
     now: Picos,
     seed: u64,
     resources: Vec<Resource>,
+    /// Which one of several programs it is.
+    draws: Prng,
     pools: Vec<TokenPool>,
     programs: Vec<Program>,
     ops: Vec<Op>,
@@ -135,6 +137,7 @@ impl Kernel {
             now: Picos::ZERO,
             seed,
             resources: Vec::new(),
+            draws: stream(seed, u64::MAX, "draws"),
             pools: Vec::new(),
             programs: Vec::new(),
             ops: Vec::new(),
@@ -208,7 +211,7 @@ impl Kernel {
                 self.pools[pool.0 as usize].be_threads();
             }
         }
-        self.programs.push(Program { name: name.into(), steps });
+        self.programs.push(Program { name: name.into(), steps, order: Order::InTurn });
         ProgramId(self.programs.len() as u32 - 1)
     }
 
@@ -271,14 +274,13 @@ impl Kernel {
 
     /// How long a program takes, in the mean, when nothing else is there. Exact where at most one of what runs at once queues.
     pub fn unloaded(&self, program: ProgramId) -> Picos {
-        let steps = &self.programs[program.0 as usize].steps;
-        unloaded(&self.programs, &|id| self.servers(id) as u64, steps)
+        unloaded_program(&self.programs, &|id| self.servers(id) as u64, program)
     }
 
     /// Where a program's end waits, in the mean.
     pub fn visits(&self, program: ProgramId) -> Vec<Visit> {
         let mut visits = Vec::new();
-        add_visits(&self.programs, &|id| self.servers(id) as u64, program, 1, &mut visits);
+        add_visits(&self.programs, &|id| self.servers(id) as u64, program, (1, 1.0), &mut visits);
         visits
     }
 
@@ -326,6 +328,7 @@ impl Kernel {
     }
 
     fn start_at(&mut self, at: Picos, program: ProgramId, argument: u64, waiter: Waiter) -> OpSlot {
+        let program = self.drawn(program);
         let op = Op { program, next: 0, argument, waiter, children: 0 };
         let slot = match self.free_ops.pop() {
             Some(slot) => {
@@ -377,7 +380,11 @@ impl Kernel {
     fn go(&mut self, mut slot: OpSlot) {
         loop {
             let op = &mut self.ops[slot.0 as usize];
-            let Some(step) = self.programs[op.program.0 as usize].steps.get(op.next as usize).copied() else {
+            let program = &self.programs[op.program.0 as usize];
+            if program.order == Order::AtOnce && op.next == 0 {
+                return self.all_at_once(slot);
+            }
+            let Some(step) = program.steps.get(op.next as usize).copied() else {
                 match self.finish(slot) {
                     Some(parent) => slot = parent,
                     None => return,

@@ -3,7 +3,7 @@
 //! [`super::Kernel::demand`] says what an operation costs the machine; this says what delays the operation. What it begins and nobody waits for
 //! (`Fork`) costs and does not delay; the packets of an `Each` arrive together, so that they are one visit with all their service.
 
-use super::program::{Program, Step, add_demand, unloaded};
+use super::program::{Order, Program, Step, add_demand, unloaded, unloaded_program};
 use super::{ProgramId, ResourceId, Tokens};
 
 /// Waits at a resource that an operation's end waits for, in the mean.
@@ -36,38 +36,62 @@ pub struct Hold {
 
 type Servers<'a> = &'a dyn Fn(ResourceId) -> u64;
 
-/// Adds the visits of `id` in the order in which they come, each with the service of `batch` like it.
+/// Adds the visits of `id` in the order in which they come, each with the service of `batch` like it, and a share of all that.
 pub(super) fn add_visits(
     programs: &[Program],
     servers: Servers<'_>,
     id: ProgramId,
-    batch: u64,
+    (batch, share): (u64, f64),
+    into: &mut Vec<Visit>,
+) {
+    let program = &programs[id.0 as usize];
+    let all = &mut |steps: &[Step], share: f64| {
+        steps.iter().for_each(|step| add_step(programs, servers, step, (batch, share), into));
+    };
+    match &program.order {
+        Order::InTurn => all(&program.steps, share),
+        Order::OneOf(_) => {
+            let shares = program.shares().into_iter().flatten();
+            shares.for_each(|(of, step)| all(std::slice::from_ref(step), share * of));
+        }
+        // Its end waits for the longest; the others are behind it.
+        Order::AtOnce => {
+            let span = |step: &&Step| unloaded(programs, servers, std::slice::from_ref(step));
+            let longest = program.steps.iter().rev().max_by_key(span);
+            longest.into_iter().for_each(|step| all(std::slice::from_ref(step), share));
+        }
+    }
+}
+
+fn add_step(
+    programs: &[Program],
+    servers: Servers<'_>,
+    step: &Step,
+    (batch, share): (u64, f64),
     into: &mut Vec<Visit>,
 ) {
     let span = |mean: base::Picos| mean.as_secs_f64() * batch as f64;
-    for step in &programs[id.0 as usize].steps {
-        match *step {
-            Step::Use { at, service, .. } => add_visit(into, at, 1.0, span(service.mean())),
-            Step::Pick { first, count, service, .. } => {
-                for i in 0..count {
-                    let at = ResourceId(first.0 + i);
-                    add_visit(into, at, 1.0 / f64::from(count), span(service.mean()));
-                }
+    match *step {
+        Step::Use { at, service, .. } => add_visit(into, at, share, span(service.mean())),
+        Step::Pick { first, count, service, .. } => {
+            for i in 0..count {
+                let at = ResourceId(first.0 + i);
+                add_visit(into, at, share / f64::from(count), span(service.mean()));
             }
-            Step::Either { first, second, service, .. } => {
-                let (a, b) = (servers(first) as f64, servers(second) as f64);
-                add_visit(into, first, a / (a + b), span(service.mean()));
-                add_visit(into, second, b / (a + b), span(service.mean()));
-            }
-            Step::Each(_, 0)
-            | Step::Wait(_)
-            | Step::Take(..)
-            | Step::Wake { .. }
-            | Step::Give(..)
-            | Step::Fork(_) => {}
-            Step::Each(program, count) => {
-                add_visits(programs, servers, program, batch * u64::from(count), into);
-            }
+        }
+        Step::Either { first, second, service, .. } => {
+            let (a, b) = (servers(first) as f64, servers(second) as f64);
+            add_visit(into, first, share * (a / (a + b)), span(service.mean()));
+            add_visit(into, second, share * (b / (a + b)), span(service.mean()));
+        }
+        Step::Each(_, 0)
+        | Step::Wait(_)
+        | Step::Take(..)
+        | Step::Wake { .. }
+        | Step::Give(..)
+        | Step::Fork(_) => {}
+        Step::Each(program, count) => {
+            add_visits(programs, servers, program, (batch * u64::from(count), share), into);
         }
     }
 }
@@ -93,9 +117,16 @@ pub(super) fn add_holds(
     (from, times): (f64, f64),
     into: &mut Vec<Hold>,
 ) {
+    let program = &programs[id.0 as usize];
+    if let Some(shares) = program.shares() {
+        for (share, step) in shares {
+            let Step::Each(program, _) = *step else { continue };
+            add_holds(programs, servers, program, (from, times * share), into);
+        }
+        return;
+    }
     let mut at = from;
-    let steps = &programs[id.0 as usize].steps;
-    for step in steps {
+    for step in &program.steps {
         match *step {
             Step::Take(pool, count) => add_hold(into, pool, -at * times * count as f64),
             Step::Wake { pool, awake, program, deep } => {
@@ -103,8 +134,7 @@ pub(super) fn add_holds(
                 let hold = into.iter_mut().find(|hold| hold.pool == pool).expect("it was added");
                 hold.threads += times;
                 hold.awake = awake.as_secs_f64();
-                let steps = &programs[program.0 as usize].steps;
-                hold.wake += times * unloaded(programs, servers, steps).plus(deep.0).as_secs_f64();
+                hold.wake += times * unloaded_program(programs, servers, program).plus(deep.0).as_secs_f64();
                 let mut work = Vec::new();
                 add_demand(programs, servers, program, 1, &mut work);
                 hold.wake_work.extend(work.iter().map(|one| (one.at, times * one.service.as_secs_f64())));
@@ -117,7 +147,9 @@ pub(super) fn add_holds(
             }
             Step::Use { .. } | Step::Pick { .. } | Step::Either { .. } | Step::Wait(_) => {}
         }
-        at += unloaded(programs, servers, std::slice::from_ref(step)).as_secs_f64();
+        if program.order == Order::InTurn {
+            at += unloaded(programs, servers, std::slice::from_ref(step)).as_secs_f64();
+        }
     }
 }
 

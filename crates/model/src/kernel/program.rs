@@ -1,6 +1,6 @@
 //! A path through hardware as data: steps, what they demand, and how long they take when nothing else is there.
 
-use super::{ProgramId, ResourceId, Tokens};
+use super::{Kernel, NOWHERE, OpSlot, ProgramId, ResourceId, Tokens, Waiter, What};
 use base::Picos;
 
 /// How long a use of a resource takes.
@@ -98,10 +98,98 @@ pub struct Demand {
     pub uses: u64,
 }
 
+/// What becomes of a program's steps.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Order {
+    /// One after the other.
+    InTurn,
+    /// All begin at once; it ends when the last has ended.
+    AtOnce,
+    /// One of them, each with its share: shares of all up to and with it.
+    OneOf(Box<[f64]>),
+}
+
 #[derive(Debug)]
 pub(super) struct Program {
     pub(super) name: Box<str>,
     pub(super) steps: Box<[Step]>,
+    pub(super) order: Order,
+}
+
+impl Program {
+    /// Shares of its steps, if it is one of several.
+    pub(super) fn shares(&self) -> Option<impl Iterator<Item = (f64, &Step)>> {
+        let Order::OneOf(up_to) = &self.order else { return None };
+        let before = std::iter::once(&0.0).chain(up_to.iter());
+        Some(up_to.iter().zip(before).map(|(to, from)| to - from).zip(&self.steps))
+    }
+}
+
+impl Kernel {
+    /// Adds a program that begins these at once, each so many times, and ends when all have ended.
+    ///
+    /// # Panics
+    /// Without one, or if it names what is not there.
+    pub fn at_once(&mut self, name: &str, programs: &[(ProgramId, u32)]) -> ProgramId {
+        assert!(!programs.is_empty(), "{name} needs a program");
+        let steps: Vec<Step> = programs.iter().map(|(program, times)| Step::Each(*program, *times)).collect();
+        self.ordered(name, steps, Order::AtOnce)
+    }
+
+    /// Adds a program that is one of these, drawn by their weights every time.
+    ///
+    /// # Panics
+    /// Without a positive weight, or if it names what is not there.
+    pub fn one_of(&mut self, name: &str, weighted: &[(f64, ProgramId)]) -> ProgramId {
+        let sum: f64 = weighted.iter().map(|(weight, _)| *weight).sum();
+        assert!(sum > 0.0 && weighted.iter().all(|(weight, _)| *weight >= 0.0), "{name} needs a weight");
+        let mut below = 0.0;
+        let up_to = weighted.iter().map(|(weight, _)| {
+            below += weight / sum;
+            below
+        });
+        let up_to: Box<[f64]> = up_to.collect();
+        let steps: Vec<Step> = weighted.iter().map(|(_, program)| Step::Each(*program, 1)).collect();
+        self.ordered(name, steps, Order::OneOf(up_to))
+    }
+
+    fn ordered(&mut self, name: &str, steps: Vec<Step>, order: Order) -> ProgramId {
+        let id = self.program(name, steps);
+        self.programs[id.0 as usize].order = order;
+        id
+    }
+
+    /// Begins all steps of a program, each a program so many times.
+    pub(super) fn all_at_once(&mut self, slot: OpSlot) {
+        let op = &mut self.ops[slot.0 as usize];
+        let (argument, steps) = (op.argument, self.programs[op.program.0 as usize].steps.clone());
+        let all = steps.iter().filter_map(|step| {
+            if let Step::Each(program, times) = *step { Some((program, times)) } else { None }
+        });
+        op.next = steps.len() as u32;
+        op.children = all.clone().map(|(_, times)| times).sum();
+        if op.children == 0 {
+            self.queue.push(self.now, NOWHERE, What::Go(slot));
+        }
+        for (program, times) in all {
+            for i in 0..u64::from(times) {
+                self.start(program, argument.wrapping_add(i), Waiter::Op(slot));
+            }
+        }
+    }
+
+    /// The program itself, or which one of several it is this time.
+    pub(super) fn drawn(&mut self, mut id: ProgramId) -> ProgramId {
+        while let Order::OneOf(up_to) = &self.programs[id.0 as usize].order {
+            let at = self.draws.unit_f64();
+            let which = up_to.iter().position(|below| at < *below).unwrap_or(up_to.len() - 1);
+            let Step::Each(next, _) = self.programs[id.0 as usize].steps[which] else {
+                unreachable!("they are programs")
+            };
+            id = next;
+        }
+        id
+    }
 }
 
 /// Adds what `id` and all that it begins demand, `times` over.
@@ -114,6 +202,19 @@ pub(super) fn add_demand(
     times: u64,
     into: &mut Vec<Demand>,
 ) {
+    if let Some(shares) = programs[id.0 as usize].shares() {
+        for (share, step) in shares {
+            let Step::Each(program, _) = *step else { continue };
+            let mut whole = Vec::new();
+            add_demand(programs, servers, program, times, &mut whole);
+            let part = |of: u64| (of as f64 * share).round() as u64;
+            for demand in whole {
+                let (service, units) = (Picos(part(demand.service.0)), part(demand.units));
+                add(into, Demand { at: demand.at, service, units, uses: part(demand.uses) }, 1);
+            }
+        }
+        return;
+    }
     for step in &programs[id.0 as usize].steps {
         match *step {
             Step::Use { at, service, units, .. } => {
@@ -169,6 +270,24 @@ fn add(into: &mut Vec<Demand>, more: Demand, times: u64) {
     }
 }
 
+/// How long a program takes, in the mean, when nothing else is there.
+pub(super) fn unloaded_program(
+    programs: &[Program],
+    servers: &dyn Fn(ResourceId) -> u64,
+    id: ProgramId,
+) -> Picos {
+    let program = &programs[id.0 as usize];
+    let of = |step: &Step| unloaded(programs, servers, std::slice::from_ref(step));
+    match &program.order {
+        Order::InTurn => unloaded(programs, servers, &program.steps),
+        Order::AtOnce => program.steps.iter().map(of).max().unwrap_or_default(),
+        Order::OneOf(_) => {
+            let shares = program.shares().into_iter().flatten();
+            Picos(shares.map(|(share, step)| share * of(step).0 as f64).sum::<f64>().round() as u64)
+        }
+    }
+}
+
 /// From the first step's beginning to the last one's end, in the mean, when nothing else is there. Of programs that run at once at the same
 /// resource the slowest resource delays the last.
 pub(super) fn unloaded(programs: &[Program], servers: &dyn Fn(ResourceId) -> u64, steps: &[Step]) -> Picos {
@@ -178,9 +297,7 @@ pub(super) fn unloaded(programs: &[Program], servers: &dyn Fn(ResourceId) -> u64
         | Step::Either { service, after, .. } => service.mean().plus(after),
         Step::Wait(span) => span,
         Step::Take(..) | Step::Give(..) | Step::Fork(_) => Picos::ZERO,
-        Step::Wake { program, deep, .. } => {
-            unloaded(programs, servers, &programs[program.0 as usize].steps).plus(deep.0)
-        }
+        Step::Wake { program, deep, .. } => unloaded_program(programs, servers, program).plus(deep.0),
         Step::Each(program, count) => {
             let mut demand = Vec::new();
             add_demand(programs, servers, program, 1, &mut demand);
@@ -189,8 +306,7 @@ pub(super) fn unloaded(programs: &[Program], servers: &dyn Fn(ResourceId) -> u64
                 Picos(d.service.0 * turns)
             };
             let last = demand.iter().map(behind).max().unwrap_or_default();
-            let one = &programs[program.0 as usize].steps;
-            if count == 0 { Picos::ZERO } else { unloaded(programs, servers, one).plus(last) }
+            if count == 0 { Picos::ZERO } else { unloaded_program(programs, servers, program).plus(last) }
         }
     };
     steps.iter().map(span).fold(Picos::ZERO, Picos::plus)

@@ -188,12 +188,11 @@ impl Maker<'_> {
         if part.name.is_empty() || !self.platform.has(&name) {
             return Ok(otherwise);
         }
-        match self.platform.count(&name)? {
+        match self.platform.count_or_none(&name)? {
             count @ 1..=SIDE_BY_SIDE_MAX => Ok(count),
             count => {
-                let line = self.platform.number(&name)?.line;
                 let why = format!("{name} is {count}; from 1 to {SIDE_BY_SIDE_MAX} can be side by side");
-                Err(LoadError::File { file: self.platform.name.clone(), line, why })
+                Err(self.platform.wrong(&name, why))
             }
         }
     }

@@ -4,6 +4,7 @@ use super::estimate::Latencies;
 use super::graph::Kind;
 use super::model_error::ModelError;
 use super::{Limits, Objective};
+use crate::workload::Slo;
 use serde::Serialize;
 
 /// A plan.
@@ -23,6 +24,8 @@ pub struct Plan {
     pub limits: Limits,
     /// At which latencies, host cores and watts are compared.
     pub rate: f64,
+    /// Whether the most that keeps limits of latency was sought, and not the most.
+    pub by_limit: bool,
     /// Whether the rate was given; else it is 70 % of what the best single alternative can serve.
     pub rate_given: bool,
     /// Requests under way, all clients together.
@@ -89,6 +92,9 @@ pub struct Ranked {
     pub switches: Vec<Switch>,
     /// Ways through the machine.
     pub paths: Vec<Path>,
+    /// Classes of the workload at this rate, where one calls others or has limits of its own.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub classes: Vec<ClassAnswer>,
     /// Limits that it does not keep: sentences.
     pub misses: Vec<String>,
     /// How many times its worst miss is what is allowed; at most 1 where it keeps everything.
@@ -97,6 +103,27 @@ pub struct Ranked {
     pub tie: bool,
     /// What the objective compares: a rate, or a cost.
     pub value: f64,
+}
+
+/// A class of a workload, as a mixture serves it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ClassAnswer {
+    /// Its name.
+    pub name: String,
+    /// Requests of it per second, with those that other classes call.
+    pub rate: f64,
+    /// Latencies by queueing theory; `None` where it is not served.
+    pub estimate: Option<Latencies>,
+    /// … as simulated; `None` of a class that clients do not ask themselves.
+    pub simulated: Option<Latencies>,
+    /// What it is to keep.
+    pub slo: Slo,
+    /// How many times what it is allowed the worst of it is, as simulated, else by queueing theory; `None` without limits.
+    pub excess: Option<f64>,
+    /// Whether it keeps its limits; `None` without.
+    pub kept: Option<bool>,
+    /// Whether it is the class that comes nearest to its limits, or is beyond them most.
+    pub binds: bool,
 }
 
 /// A part of a mixture.

@@ -1,7 +1,7 @@
 //! Mixtures that are worth a look: of one, two and three alternatives, each with the most that it serves and how it would serve the rate.
 
-use super::estimate::{Latencies, latencies};
-use super::graph::Graph;
+use super::estimate::{Latencies, by_class, latencies};
+use super::graph::{Class, Graph};
 use super::mixture::{Most, Rates, cheapest, headroom, most, whole};
 use super::{Limits, Objective, Question};
 
@@ -29,6 +29,23 @@ pub(super) struct Operating {
     pub(super) rate: f64,
     pub(super) rates: Rates,
     pub(super) estimate: Option<Latencies>,
+    /// Of each class, where one has limits.
+    pub(super) classes: Vec<Option<Latencies>>,
+}
+
+impl Operating {
+    fn of(graph: &Graph, rate: f64, rates: Rates) -> Operating {
+        let classes = if graph.has_slo() { by_class(graph, &rates) } else { Vec::new() };
+        Operating { rate, estimate: latencies(graph, &rates), rates, classes }
+    }
+}
+
+/// How many times the limit of a class that is missed most, or that is nearest, is what was seen of it; 0 where there is none.
+pub(super) fn excess_of_classes(graph: &Graph, seen: &[Option<Latencies>]) -> f64 {
+    let of = |(class, seen): (&Class, &Option<Latencies>)| {
+        seen.and_then(|seen| class.slo.excess((seen.mean, seen.p50, seen.p99)))
+    };
+    graph.classes.iter().zip(seen).filter_map(of).fold(0.0, f64::max)
 }
 
 impl Candidate {
@@ -41,11 +58,12 @@ impl Candidate {
     }
 
     /// How many times the limits of latency it has at least, as estimated.
-    pub(super) fn excess(&self, limits: &Limits) -> f64 {
-        let Some(seen) = self.operating.as_ref().and_then(|of| of.estimate) else { return f64::INFINITY };
+    pub(super) fn excess(&self, graph: &Graph, limits: &Limits) -> f64 {
+        let Some(operating) = &self.operating else { return f64::INFINITY };
+        let Some(seen) = operating.estimate else { return f64::INFINITY };
         let times = [(limits.mean, seen.mean), (limits.p50, seen.p50), (limits.p99, seen.p99)];
         let times = times.into_iter().filter_map(|(limit, seen)| Some(seen / limit?));
-        times.fold(1.0, f64::max)
+        times.fold(1.0, f64::max).max(excess_of_classes(graph, &operating.classes))
     }
 
     /// Whether only the host answers.
@@ -82,7 +100,7 @@ pub(super) fn operate(
     let mut best: Option<Operating> = None;
     for share in fill {
         let Some(rates) = cheapest(graph, ways, rate, &cost, &headroom(graph, *share))? else { continue };
-        let found = Operating { rate, estimate: latencies(graph, &rates), rates };
+        let found = Operating::of(graph, rate, rates);
         let p99 = |of: &Operating| of.estimate.map_or(f64::INFINITY, |latencies| latencies.p99);
         if best.as_ref().is_none_or(|best| p99(&found) < p99(best)) {
             best = Some(found);
@@ -109,7 +127,8 @@ fn highest_within(
 ) -> Result<Option<Operating>, String> {
     let keeps = |found: &Operating| {
         let seen = found.estimate.map(|of| (of.mean, of.p50, of.p99));
-        seen.is_some_and(|seen| within(&question.limits, seen))
+        let keeps = seen.is_some_and(|seen| within(&question.limits, seen));
+        keeps && excess_of_classes(graph, &found.classes) <= 1.0
     };
     let (mut low, mut high, mut best) = (0.0, most, None);
     for _ in 0..12 {
@@ -130,8 +149,8 @@ pub(super) fn candidate(
     question: &Question,
 ) -> Result<Candidate, String> {
     let most = most(graph, ways, &whole(graph))?;
-    let by_limit =
-        question.objective == Objective::Throughput && question.limits.of_latency() && rate.is_none();
+    let limited = question.limits.of_latency() || graph.has_slo();
+    let by_limit = question.objective == Objective::Throughput && limited && rate.is_none();
     let operating = match rate {
         _ if by_limit => highest_within(graph, ways, most.rate, question)?,
         Some(rate) => operate(graph, ways, rate, question.objective)?,

@@ -111,7 +111,7 @@ pub fn cost(
 ) -> Result<Cost, PlanError> {
     let first = &plan.ranking[0];
     let at_most = question.objective == Objective::Throughput && !plan.rate_given;
-    let by_limit = at_most && question.limits.of_latency();
+    let by_limit = at_most && plan.by_limit;
     let rate = match first.saturated {
         Some(seen) if at_most && !by_limit => seen.rate,
         _ if by_limit => first.rate,

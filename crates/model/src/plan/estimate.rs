@@ -71,6 +71,32 @@ pub fn latencies(graph: &Graph, rates: &[f64]) -> Option<Latencies> {
     Some(Latencies { mean, p50: quantile(&tails, 0.5), p99: quantile(&tails, 0.99) })
 }
 
+/// Latencies of each class of the graph, in order, of operations that come at these rates, whoever asks for them; `None` of those that nobody serves, and of
+/// all if something has more to do than it can.
+pub fn by_class(graph: &Graph, rates: &[f64]) -> Vec<Option<Latencies>> {
+    let none = || vec![None; graph.classes.len()];
+    if latencies(graph, rates).is_none() {
+        return none();
+    }
+    let stations: Vec<Station> = (0..graph.rows.len()).map(|row| station(graph, rates, row)).collect();
+    let whole: f64 = rates.iter().sum();
+    let of = |class: usize| {
+        let used = graph.ways.iter().zip(rates).filter(|(_, rate)| **rate > 0.0);
+        let parts = used.flat_map(|(way, rate)| way.parts.iter().map(move |part| (part, rate / whole)));
+        // A class that clients do not ask has one part of each way, whose share is 0.
+        let tails = parts.filter(|(part, _)| part.class == class).map(|(part, share)| {
+            let by = if part.share > 0.0 { part.share } else { 1.0 };
+            Tail { weight: share * by, ..tail(part, share, &stations) }
+        });
+        let mut tails: Vec<Tail> = tails.collect();
+        let sum: f64 = tails.iter().map(|tail| tail.weight).sum();
+        tails.iter_mut().for_each(|tail| tail.weight /= sum);
+        let mean = tails.iter().map(|tail| tail.weight * (tail.least + tail.wait.mean)).sum();
+        (sum > 0.0).then(|| Latencies { mean, p50: quantile(&tails, 0.5), p99: quantile(&tails, 0.99) })
+    };
+    (0..graph.classes.len()).map(of).collect()
+}
+
 /// Host cores that operations at these rates keep busy: with their work, with waking threads that sleep, and with threads that look for work before they sleep.
 pub fn host_cores(graph: &Graph, rates: &[f64]) -> f64 {
     let stations: Vec<Station> = (0..graph.rows.len()).map(|row| station(graph, rates, row)).collect();

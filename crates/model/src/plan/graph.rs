@@ -7,7 +7,7 @@
 use super::Limits;
 use crate::alternative::{Alternative, Place, Setting};
 use crate::kernel::{Hold, Kernel, ResourceId, Tokens};
-use crate::workload::Workload;
+use crate::workload::{Slo, Workload, calls};
 
 /// What kind of limit a row is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +61,9 @@ pub struct Stop {
 /// A class of operations.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Part {
-    /// Of the alternative's operations.
+    /// Of the graph's classes.
+    pub class: usize,
+    /// Of the alternative's operations; 0 of a class that only others call.
     pub share: f64,
     /// Seconds when nothing else is there.
     pub unloaded: f64,
@@ -94,6 +96,17 @@ pub struct Way {
     pub parts: Vec<Part>,
 }
 
+/// A class of the workload, whoever serves it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Class {
+    /// Its name.
+    pub name: String,
+    /// Requests of it that a request of a client comes to on average, with those that other classes call.
+    pub rate: f64,
+    /// What its latency is to keep.
+    pub slo: Slo,
+}
+
 /// Alternatives over resources.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Graph {
@@ -101,6 +114,8 @@ pub struct Graph {
     pub rows: Vec<Row>,
     /// Alternatives, in the setting's order.
     pub ways: Vec<Way>,
+    /// Classes, in the workload's order.
+    pub classes: Vec<Class>,
     /// Watts when nothing is done.
     pub idle: f64,
     /// Whether watts are known.
@@ -118,6 +133,7 @@ impl Graph {
         let mut graph = Graph {
             rows: Vec::new(),
             ways: setting.alternatives.iter().map(|way| of_way(setting, way)).collect(),
+            classes: classes(workload),
             idle: setting.power.iter().map(|power| power.idle).sum(),
             has_power: !setting.power.is_empty(),
             window: workload.window,
@@ -125,7 +141,8 @@ impl Graph {
         };
         let row_of = graph.add_resources(setting);
         for (way, alternative) in graph.ways.iter_mut().zip(&setting.alternatives) {
-            way.parts = alternative.parts.iter().map(|part| of_part(kernel, part, &row_of)).collect();
+            let of = |part| of_part(kernel, part, (&row_of, &graph.classes));
+            way.parts = alternative.parts.iter().map(of).collect();
         }
         graph.add_pools(setting);
         let latencies = graph.ways.iter().map(|way| way.unloaded).collect();
@@ -235,6 +252,11 @@ impl Graph {
         }
     }
 
+    /// Whether a class has limits of latency of its own.
+    pub fn has_slo(&self) -> bool {
+        self.classes.iter().any(|class| !class.slo.is_none())
+    }
+
     /// Ways that may be used.
     pub fn allowed(&self) -> Vec<usize> {
         (0..self.ways.len()).filter(|way| self.ways[*way].allowed).collect()
@@ -299,7 +321,21 @@ fn of_way(setting: &Setting, alternative: &Alternative) -> Way {
     }
 }
 
-fn of_part(kernel: &Kernel, part: &crate::alternative::Part, row_of: &[Option<usize>]) -> Part {
+fn classes(workload: &Workload) -> Vec<Class> {
+    let rates = calls::rates(workload);
+    let class = |(class, rate): (&crate::workload::Class, f64)| Class {
+        name: class.name.clone(),
+        rate,
+        slo: class.slo,
+    };
+    workload.classes.iter().zip(rates).map(class).collect()
+}
+
+fn of_part(
+    kernel: &Kernel,
+    part: &crate::alternative::Part,
+    (row_of, classes): (&[Option<usize>], &[Class]),
+) -> Part {
     let mut stops: Vec<Stop> = Vec::new();
     for visit in kernel.visits(part.program) {
         if let Some(row) = row_of[visit.at.0 as usize] {
@@ -321,7 +357,9 @@ fn of_part(kernel: &Kernel, part: &crate::alternative::Part, row_of: &[Option<us
         stop.behind_service = (stop.behind_service - stop.service).max(0.0);
         stop.behind = if each > 0.0 { stop.behind_service / each } else { 0.0 };
     }
-    Part { share: part.share, unloaded: kernel.unloaded(part.program).as_secs_f64(), stops }
+    // What a caller's machine calls by a name of its own is the first.
+    let class = classes.iter().position(|class| class.name == part.class).unwrap_or(0);
+    Part { class, share: part.share, unloaded: kernel.unloaded(part.program).as_secs_f64(), stops }
 }
 
 fn stop_at(stops: &mut Vec<Stop>, row: usize) -> &mut Stop {

@@ -43,7 +43,7 @@ pub use simulate::{Simulated, Simulation};
 
 use crate::alternative::Setting;
 use crate::platform::{LoadError, Platform};
-use crate::workload::Workload;
+use crate::workload::{Workload, calls};
 use serde::Serialize;
 use std::fmt;
 
@@ -184,7 +184,10 @@ impl Task<'_> {
     pub(crate) fn setting(&self, platform: &Platform) -> Result<Setting, LoadError> {
         let host_cores = self.workload.host_cores.filter(|cores| *cores > 0);
         let workload = Workload { host_cores, ..self.workload.clone() };
-        let mut setting = (self.builder)(platform, &workload, self.question.seed)?;
+        let mut setting = (self.builder)(platform, &calls::flat(&workload), self.question.seed)?;
+        for way in &mut setting.alternatives {
+            calls::compose(&mut setting.kernel, way, &workload);
+        }
         if let Some(places) = &workload.places {
             setting.alternatives.retain(|way| places.contains(&way.place));
         }

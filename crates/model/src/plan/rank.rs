@@ -1,13 +1,15 @@
 //! From candidates to a plan: simulates the best few, ranks them by what they did, and says what bounds the first.
 
-use super::answer::{Advice, Plan, Ranked, Share};
-use super::candidate::{Candidate, candidates};
+use super::answer::{Advice, ClassAnswer, Plan, Ranked, Share};
+use super::candidate::{Candidate, Operating, candidates};
 use super::confidence::{Doubts, doubts};
 use super::describe::{bottlenecks, guideline, links, path, single, switches};
-use super::graph::Graph;
+use super::estimate::{Latencies, by_class};
+use super::graph::{Class, Graph};
 use super::mixture::alone;
 use super::simulate::{Gave, Simulated, Simulation, simulations};
 use super::{Objective, PlanError, Task};
+use crate::workload::calls;
 use std::cmp::Ordering;
 
 /// Where no rate is given: this share of what the best single alternative can serve.
@@ -32,12 +34,11 @@ pub(super) fn plan(task: &Task<'_>, run: Runner<'_>) -> Result<Plan, PlanError> 
     let best_single = graph.allowed().into_iter().map(|way| alone(&graph, way)).fold(0.0, f64::max);
     let given = question.rate.or(workload.rate);
     let rate = given.unwrap_or(best_single * USUAL_LOAD);
-    let by_limit =
-        question.objective == Objective::Throughput && question.limits.of_latency() && given.is_none();
+    let limited = question.limits.of_latency() || graph.has_slo();
+    let by_limit = question.objective == Objective::Throughput && limited && given.is_none();
     let compared_at = (!by_limit).then_some(rate);
     let (mut found, weighed) = candidates(&graph, compared_at, question).map_err(PlanError::Solver)?;
-    let limited = question.limits.of_latency();
-    let excess = |of: &Candidate| if limited { of.excess(&question.limits) } else { 1.0 };
+    let excess = |of: &Candidate| if limited { of.excess(&graph, &question.limits) } else { 1.0 };
     found.sort_by(|a, b| {
         let nearer = excess(a).total_cmp(&excess(b));
         nearer.then(b.score.total_cmp(&a.score)).then(b.most.rate.total_cmp(&a.most.rate))
@@ -65,6 +66,7 @@ pub(super) fn plan(task: &Task<'_>, run: Runner<'_>) -> Result<Plan, PlanError> 
         objective: question.objective,
         limits: question.limits,
         rate,
+        by_limit,
         rate_given: given.is_some(),
         window: workload.window,
         alternatives: graph.allowed().into_iter().map(|way| single(&graph, way)).collect(),
@@ -118,11 +120,13 @@ fn rank_one(
     let at_most = *rates == most.rates;
     let unknown = vec![None; graph.rows.len()];
     let (mut saturated, mut simulated) = (None, unknown.clone());
-    let (mut operating, mut at_rate) = (None, None);
+    let (mut operating, mut at_rate, mut each) = (None, None, Vec::new());
     for one in gave {
         match one {
             Gave::Saturated(figures, used) => (saturated, simulated) = (Some(figures), used),
-            Gave::AtRate(how, figures) => (operating, at_rate) = (Some(how), Some(figures)),
+            Gave::AtRate(how, figures, classes) => {
+                (operating, at_rate, each) = (Some(how), Some(figures), classes);
+            }
         }
     }
     let share = |rates: &[f64], way: usize| rates[way] / rates.iter().sum::<f64>().max(f64::MIN_POSITIVE);
@@ -145,6 +149,7 @@ fn rank_one(
         links: links(graph, (candidate, rates), if at_most { &simulated } else { &unknown }),
         links_at: rates.iter().sum(),
         switches: switches(graph, candidate, task.question.objective)?,
+        classes: classes(task, graph, operating.as_ref(), &each),
         paths: candidate.ways.iter().map(|way| path(graph, *way)).collect(),
         misses: Vec::new(),
         excess: 0.0,
@@ -156,6 +161,32 @@ fn rank_one(
     ranked.misses = missed.into_iter().map(|(_, sentence)| sentence).collect();
     ranked.value = value(&ranked, task.question.objective, by_limit);
     Ok(ranked)
+}
+
+/// What is said of classes, where one calls others or has limits.
+fn classes(
+    task: &Task<'_>,
+    graph: &Graph,
+    operating: Option<&Operating>,
+    simulated: &[(String, Latencies)],
+) -> Vec<ClassAnswer> {
+    let Some(operating) = operating.filter(|_| graph.has_slo() || calls::are_there(task.workload)) else {
+        return Vec::new();
+    };
+    let estimates = by_class(graph, &operating.rates);
+    let of = |(class, estimate): (&Class, Option<Latencies>)| {
+        let simulated = simulated.iter().find(|(name, _)| *name == class.name).map(|(_, seen)| *seen);
+        let excess = simulated.or(estimate).and_then(|of| class.slo.excess((of.mean, of.p50, of.p99)));
+        let (name, rate, slo) = (class.name.clone(), class.rate * operating.rate, class.slo);
+        let kept = excess.map(|excess| excess <= 1.0);
+        ClassAnswer { name, rate, estimate, simulated, slo, excess, kept, binds: false }
+    };
+    let mut all: Vec<ClassAnswer> = graph.classes.iter().zip(estimates).map(of).collect();
+    let worst = all.iter_mut().filter(|class| class.excess.is_some());
+    if let Some(worst) = worst.max_by(|a, b| a.excess.unwrap_or(0.0).total_cmp(&b.excess.unwrap_or(0.0))) {
+        worst.binds = true;
+    }
+    all
 }
 
 /// What the objective compares.
@@ -203,6 +234,21 @@ fn misses(task: &Task<'_>, ranked: &Ranked) -> Vec<(f64, String)> {
             }
             // It cannot serve the rate, which is said already where one is given.
             None => misses.push((1.0, format!("{name} of {at_most:.2} us at no rate"))),
+        }
+    }
+    for class in ranked.classes.iter().filter(|class| class.kept == Some(false)) {
+        let Some(seen) = class.simulated.or(class.estimate) else { continue };
+        let all = [
+            ("mean", class.slo.mean, seen.mean),
+            ("p50", class.slo.p50, seen.p50),
+            ("p99", class.slo.p99, seen.p99),
+        ];
+        for (name, limit, seen) in all {
+            if let Some(limit) = limit.filter(|limit| seen > *limit) {
+                let why =
+                    format!("{name} of class {}: {:.2} us, not {:.2}", class.name, seen * 1e6, limit * 1e6);
+                misses.push((seen / limit, why));
+            }
         }
     }
     let seen = figures.or(ranked.saturated);

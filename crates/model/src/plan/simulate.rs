@@ -7,13 +7,15 @@
 //! Bounds: about [`EVENTS`] events a run, so that a plan takes seconds whatever an operation is.
 
 use super::answer::Figures;
-use super::candidate::{Candidate, Operating, operate, within};
-use super::graph::{Graph, Kind};
+use super::candidate::{Candidate, Operating, excess_of_classes, operate, within};
+use super::estimate::Latencies;
+use super::graph::{Class, Graph, Kind};
 use super::mixture::Most;
 use super::{Builder, PlanError, Question, Task};
 use crate::alternative::{Offered, Ran};
+use crate::load::Seen;
 use crate::platform::Platform;
-use crate::workload::Workload;
+use crate::workload::{Workload, calls};
 use base::Picos;
 
 /// Events of a run, about.
@@ -52,8 +54,8 @@ pub struct Simulated(pub(super) Result<Gave, PlanError>);
 pub(super) enum Gave {
     /// Figures, and the utilisation of each row of resources.
     Saturated(Figures, Vec<Option<f64>>),
-    /// How it serves the rate, and figures.
-    AtRate(Operating, Figures),
+    /// How it serves the rate, and figures; of each class by name, where one has limits or calls others.
+    AtRate(Operating, Figures, Vec<(String, Latencies)>),
 }
 
 impl Simulation<'_> {
@@ -62,8 +64,7 @@ impl Simulation<'_> {
         let Simulation { builder, workload, question, graph, candidate, .. } = self;
         let task = Task { builder, platform: &self.platform, workload, question };
         Simulated(match (self.load, &candidate.operating) {
-            (Load::AtRate { by_limit }, Some(first)) => settle(&task, graph, candidate, first, by_limit)
-                .map(|(operating, figures)| Gave::AtRate(operating, figures)),
+            (Load::AtRate { by_limit }, Some(first)) => settle(&task, graph, candidate, first, by_limit),
             _ => {
                 saturated(&task, graph, &candidate.most).map(|(figures, used)| Gave::Saturated(figures, used))
             }
@@ -95,22 +96,29 @@ fn settle(
     candidate: &Candidate,
     first: &Operating,
     by_limit: bool,
-) -> Result<(Operating, Figures), PlanError> {
+) -> Result<Gave, PlanError> {
     const TRIES: usize = 6;
     const LESS: f64 = 0.94;
+    const MUCH_LESS: f64 = 0.5;
     let mut operating = first.clone();
     // Where the estimate keeps it nowhere, it was looked at where waits are shortest; less does not help.
     let tries = if by_limit && candidate.score.is_finite() { TRIES } else { 0 };
     for _ in 0..tries {
-        let figures = at_rate(task, graph, &operating)?;
-        if within(&task.question.limits, (figures.mean, figures.p50, figures.p99)) {
-            return Ok((operating, figures));
+        let (figures, classes) = at_rate(task, graph, &operating)?;
+        let of = |class: &Class| classes.iter().find(|(name, _)| *name == class.name).map(|(_, seen)| *seen);
+        let each: Vec<_> = graph.classes.iter().map(of).collect();
+        let keeps = within(&task.question.limits, (figures.mean, figures.p50, figures.p99));
+        if keeps && excess_of_classes(graph, &each) <= 1.0 {
+            return Ok(Gave::AtRate(operating, figures, classes));
         }
-        let less = operate(graph, &candidate.ways, operating.rate * LESS, task.question.objective);
+        // Calls that begin at once come in bursts, which the estimate does not see: then much less is needed.
+        let missed = excess_of_classes(graph, &each);
+        let less = if missed > 1.0 { (1.0 / missed).clamp(MUCH_LESS, LESS) } else { LESS };
+        let less = operate(graph, &candidate.ways, operating.rate * less, task.question.objective);
         operating = less.map_err(PlanError::Solver)?.unwrap_or(operating);
     }
-    let figures = at_rate(task, graph, &operating)?;
-    Ok((operating, figures))
+    let (figures, classes) = at_rate(task, graph, &operating)?;
+    Ok(Gave::AtRate(operating, figures, classes))
 }
 
 /// As much as possible; beside the figures the utilisation of each row of resources.
@@ -131,8 +139,18 @@ fn saturated(task: &Task<'_>, graph: &Graph, most: &Most) -> Result<(Figures, Ve
 }
 
 /// Requests at random.
-fn at_rate(task: &Task<'_>, graph: &Graph, of: &Operating) -> Result<Figures, PlanError> {
-    Ok(figures(graph, &run(task, graph, &of.rates, Offered::Rate(of.rate))?))
+fn at_rate(
+    task: &Task<'_>,
+    graph: &Graph,
+    of: &Operating,
+) -> Result<(Figures, Vec<(String, Latencies)>), PlanError> {
+    let by_class = graph.has_slo() || calls::are_there(task.workload);
+    let offered = if by_class { Offered::ByClass(of.rate) } else { Offered::Rate(of.rate) };
+    let ran = run(task, graph, &of.rates, offered)?;
+    let class = |(name, seen): &(String, Seen)| {
+        (name.clone(), Latencies { mean: seen.mean(), p50: seen.quantile(0.5), p99: seen.quantile(0.99) })
+    };
+    Ok((figures(graph, &ran), ran.classes.iter().map(class).collect()))
 }
 
 /// Runs a mixture with these weights.
@@ -145,7 +163,7 @@ fn run(task: &Task<'_>, graph: &Graph, weights: &[f64], offered: Offered) -> Res
     };
     let (latency, uses) = (mean(|way| way.unloaded), mean(|way| way.uses));
     let rate = match offered {
-        Offered::Rate(rate) => rate,
+        Offered::Rate(rate) | Offered::ByClass(rate) => rate,
         Offered::Window(window) | Offered::Drawn(window) => {
             let full = graph.utilisation(&shares).into_iter().fold(f64::MIN_POSITIVE, f64::max);
             (1.0 / full).min(window as f64 / latency)
@@ -154,7 +172,11 @@ fn run(task: &Task<'_>, graph: &Graph, weights: &[f64], offered: Offered) -> Res
     // A use is an event, and so is about every wait between two.
     let operations = (EVENTS / (1.5 * uses + 2.0)).clamp(OPERATIONS.0, OPERATIONS.1);
     let span = operations / rate;
-    let turn = if matches!(offered, Offered::Rate(_)) { 0.0 } else { graph.window as f64 / rate };
+    let turn = if matches!(offered, Offered::Rate(_) | Offered::ByClass(_)) {
+        0.0
+    } else {
+        graph.window as f64 / rate
+    };
     let warm_up = (span / 4.0).max(3.0 * latency).max(2.0 * turn);
     let picos = crate::platform::picos;
     let (warm_up, span): (Picos, Picos) = (picos(warm_up), picos(span.max(10.0 * latency)));

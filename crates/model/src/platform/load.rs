@@ -16,7 +16,7 @@ pub enum LoadError {
     File {
         /// Which.
         file: String,
-        /// Counted from 1.
+        /// Counted from 1; 0 of what is in no file.
         line: usize,
         /// What is wrong and what would be right.
         why: String,
@@ -53,6 +53,7 @@ pub enum LoadError {
 impl fmt::Display for LoadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            LoadError::File { file, line: 0, why } => write!(f, "{file}: {why}"),
             LoadError::File { file, line, why } => write!(f, "{file}:{line}: {why}"),
             LoadError::Unknown { platform, known } => {
                 write!(f, "there is no platform {platform}; there are {known}")
@@ -71,6 +72,14 @@ impl std::error::Error for LoadError {}
 
 /// The parts of a number, all of which must be there.
 const PARTS: [&str; 5] = ["value", "unit", "class", "source", "range"];
+
+/// Counts of what a machine may lack; of all else it has at least one.
+const MAY_LACK: &str = "soc.cores";
+
+/// Why a count cannot be 0.
+pub(super) fn no_count(name: &str) -> String {
+    format!("{name} is 0: what is made of it needs at least 1")
+}
 
 struct Reader<'a> {
     text: &'a str,
@@ -260,6 +269,12 @@ impl Reader<'_> {
         let whole = unit.dimension != Dimension::Count || value.fract() == 0.0;
         if !whole || value < 0.0 || !(value * unit.scale).is_finite() {
             return Err(self.wrong(at, format!("{name}: {value} {} cannot be", unit.name)));
+        }
+        let may_lack = name == MAY_LACK || name.ends_with(&format!(".{MAY_LACK}"));
+        if unit.dimension == Dimension::Count && range.0 < 1.0 && !(value == 0.0 && may_lack) {
+            let range =
+                format!("{name}: its range begins at {}; of what is counted there is at least 1", range.0);
+            return Err(self.wrong(at, if value == 0.0 { no_count(name) } else { range }));
         }
         Ok(Number { value, unit, class, source, range, line: self.line(at) })
     }

@@ -181,9 +181,25 @@ impl Platform {
         Ok(self.value(name, Dimension::Size)?.round() as u64)
     }
 
-    /// A count.
+    /// A count of what is there: at least 1. What is made of it needs one, a server or a token.
     pub fn count(&self, name: &str) -> Result<u64, LoadError> {
+        match self.count_or_none(name)? {
+            0 => Err(self.wrong(name, load::no_count(name))),
+            count => Ok(count),
+        }
+    }
+
+    /// A count of what a machine may have or lack.
+    pub fn count_or_none(&self, name: &str) -> Result<u64, LoadError> {
         Ok(self.value(name, Dimension::Count)?.round() as u64)
+    }
+
+    /// An error about a number that is there, with its line.
+    pub(crate) fn wrong(&self, name: &str, why: String) -> LoadError {
+        match self.number(name) {
+            Ok(number) => LoadError::File { file: self.name.clone(), line: number.line, why },
+            Err(missing) => missing,
+        }
     }
 
     /// A ratio.

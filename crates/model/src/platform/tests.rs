@@ -88,3 +88,32 @@ fn a_file_may_complete_a_shipped_one() {
         other => panic!("{other:?}"),
     }
 }
+
+#[test]
+fn a_count_of_nothing_is_refused_with_its_line() {
+    let toy = |cores: &str| {
+        let number = format!(
+            "cores = {{ value = {cores}, unit = \"count\", class = \"assumed\", source = \"a test\", range = [RANGE, 8] }}"
+        );
+        let text = GOOD.replacen("[nic]", &format!("[soc]\n{number}\n[host]\n{number}\n[nic]"), 1);
+        Platform::parse(&text.replace("RANGE", if cores == "4" { "0" } else { cores }), "toy.toml")
+    };
+    let head = 1 + GOOD.lines().position(|line| line == "[nic]").expect("it is there");
+    let said = |platform: Result<Platform, LoadError>| platform.expect_err("it is wrong").to_string();
+    // A machine may have no SoC; a host without cores serves nothing.
+    assert_eq!(
+        said(toy("0")),
+        format!("toy.toml:{}: host.cores is 0: what is made of it needs at least 1", head + 3)
+    );
+    assert!(said(toy("4")).contains("host.cores: its range begins at 0"));
+    let two = toy("2").expect("it is right");
+    assert_eq!(
+        (two.count("host.cores"), two.with("soc.cores", 0.0).count_or_none("soc.cores")),
+        (Ok(2), Ok(0))
+    );
+    assert!(
+        two.with("host.cores", 0.0)
+            .count("host.cores")
+            .is_err_and(|why| why.to_string().contains("host.cores is 0"))
+    );
+}

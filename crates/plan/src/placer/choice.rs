@@ -2,11 +2,13 @@
 //!
 //! | kind | registers | values |
 //! |---|---|---|
+//! | all | `place` | all words: on a machine of the model the places that its parts give. No service of a node has it |
 //! | kv | `engine.mode`, `engine.form`, `engine.group` | all words; groups of 8, 16, 32 |
 //! | rpc | `place.handlers` with `workers.count`; `workers.balancer` | edge, engine, host with 1 worker to one a core; all balancers |
 //! | rec | `place.rec.preprocess`, `rec.batch`, `rec.linger` | all words; batches of 16, 64, 256; 0, 50, 200 µs |
 //!
-//! From where a service is, one row of these changes at a time, so a decision compares a dozen choices and not all products.
+//! From where a service is, one row of these changes at a time, so a decision compares a dozen choices and not all products. A register that a service
+//! does not have is no row of it.
 //!
 //! No register of today puts a part of a service's requests at one place and the rest at another, so none is split. A box shows its registers and lets
 //! none be set, for all nodes of a rack must agree: it is not moved. `acc.on`, `store.memory` and what waits or polls are an operator's promises of
@@ -22,13 +24,31 @@ const WORKERS_MAX: u64 = 16;
 /// A place as busy as this is full.
 pub(super) const FULL_UTILISATION: f64 = 0.95;
 
+/// The register whose words are places by name.
+pub const PLACE: &str = "place";
+
+/// A register that is moved by itself, and the values that are considered; all of its words, if none is said.
+type Row = (&'static str, &'static [&'static str]);
+
+/// Rows of a kind of service.
+fn rows(kind: Kind) -> impl Iterator<Item = &'static Row> {
+    let own: &[Row] = match kind {
+        Kind::Kv => &[("engine.mode", &[]), ("engine.form", &[]), ("engine.group", &["8", "16", "32"])],
+        Kind::Rpc => &[("workers.balancer", &[])],
+        Kind::Rec => &[
+            ("place.rec.preprocess", &[]),
+            ("rec.batch", &["16", "64", "256"]),
+            ("rec.linger", &["0", "50", "200"]),
+        ],
+    };
+    const ALL: &[Row] = &[(PLACE, &[])];
+    ALL.iter().chain(own)
+}
+
 /// Registers that the placer sets, of a kind of service.
-fn registers(kind: Kind) -> &'static [&'static str] {
-    match kind {
-        Kind::Kv => &["engine.mode", "engine.form", "engine.group"],
-        Kind::Rpc => &["place.handlers", "workers.count", "workers.balancer"],
-        Kind::Rec => &["place.rec.preprocess", "rec.batch", "rec.linger"],
-    }
+fn registers(kind: Kind) -> impl Iterator<Item = &'static str> {
+    let together: &[&str] = if kind == Kind::Rpc { &["place.handlers", "workers.count"] } else { &[] };
+    rows(kind).map(|(register, _)| *register).chain(together.iter().copied())
 }
 
 /// Values of the registers that the placer sets, as texts: where a service is, or could be.
@@ -57,8 +77,8 @@ pub struct Setting {
 impl Choice {
     /// Where a service is.
     pub fn present(service: &Service) -> Choice {
-        let own = registers(service.kind).iter();
-        Choice(own.filter_map(|name| Some((name.to_string(), service.value(name)?))).collect())
+        let own = registers(service.kind);
+        Choice(own.filter_map(|name| Some((name.to_owned(), service.value(name)?))).collect())
     }
 
     /// The value of a register.
@@ -134,31 +154,23 @@ pub fn alternatives(service: &Service, cores: u64) -> Vec<Choice> {
             found.push(other);
         }
     };
-    match service.kind {
-        Kind::Kv => {
-            ["shared", "dedicated"].iter().for_each(|mode| add(&[("engine.mode", mode)]));
-            ["plain", "staged", "coroutine"].iter().for_each(|form| add(&[("engine.form", form)]));
-            ["8", "16", "32"].iter().for_each(|group| add(&[("engine.group", group)]));
+    if service.kind == Kind::Rpc {
+        if present.place(Kind::Rpc) != Location::Edge {
+            add(&[("place.handlers", "edge"), ("workers.count", "0")]);
         }
-        Kind::Rpc => {
-            let is_at_edge = present.place(Kind::Rpc) == Location::Edge;
-            if !is_at_edge {
-                add(&[("place.handlers", "edge"), ("workers.count", "0")]);
-            }
-            add(&[("place.handlers", "engine"), ("workers.count", "0")]);
-            for count in 1..=cores.clamp(1, WORKERS_MAX) {
-                add(&[("place.handlers", "host"), ("workers.count", &count.to_string())]);
-            }
-            if present.place(Kind::Rpc) == Location::Host && present.number("workers.count") > 1 {
-                let balancers = ["static", "round_robin", "key_hash", "two_choices", "shortest_queue"];
-                balancers.iter().for_each(|one| add(&[("workers.balancer", one)]));
-            }
+        add(&[("place.handlers", "engine"), ("workers.count", "0")]);
+        for count in 1..=cores.clamp(1, WORKERS_MAX) {
+            add(&[("place.handlers", "host"), ("workers.count", &count.to_string())]);
         }
-        Kind::Rec => {
-            ["edge", "engine", "host"].iter().for_each(|place| add(&[("place.rec.preprocess", place)]));
-            ["16", "64", "256"].iter().for_each(|batch| add(&[("rec.batch", batch)]));
-            ["0", "50", "200"].iter().for_each(|linger| add(&[("rec.linger", linger)]));
+    }
+    let is_balanced = present.place(service.kind) == Location::Host && present.number("workers.count") > 1;
+    for (name, values) in rows(service.kind) {
+        let Some(register) = service.register(name) else { continue };
+        if *name == "workers.balancer" && !is_balanced {
+            continue;
         }
+        let words = register.choices.iter().filter(|_| values.is_empty()).map(|word| &**word);
+        words.chain(values.iter().copied()).for_each(|value| add(&[(name, value)]));
     }
     found
 }
@@ -189,7 +201,7 @@ pub fn refusal(
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::service;
+    use super::super::tests::{register, service};
     use super::*;
     use crate::observed::Figure;
 
@@ -210,6 +222,17 @@ mod tests {
                 assert!(settings.iter().all(is_taken), "{settings:?}");
             }
         }
+    }
+
+    #[test]
+    fn a_service_may_name_its_places_itself() {
+        let mut service = service("s", Kind::Kv);
+        service.registers = vec![register(PLACE, 0, [0, 2], &["host", "SoC", "tor, else SoC"])];
+        let all = alternatives(&service, 2);
+        let places: Vec<_> = all.iter().map(|choice| choice.value(PLACE)).collect();
+        assert_eq!(places, ["host", "SoC", "tor, else SoC"]);
+        assert_eq!(all[2].settings_from(&all[0]).len(), 1);
+        assert_eq!(refusal(&service, &all[1], &BTreeMap::new(), (2.0, 2.0)), None);
     }
 
     #[test]

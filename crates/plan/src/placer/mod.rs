@@ -9,12 +9,12 @@
 //! | file | what it is |
 //! |---|---|
 //! | `choice` | where a service could be |
-//! | `predict`, `correct` | what a choice would do, and how wrong that was |
+//! | `predict`, `of_model`, `correct` | what a choice would do, by what a node measures or by a model of its machine, and how wrong that was |
 //! | `verdict` | which of two is better |
 //! | `brain`, `budget`, `options` | the machine that decides, without clock or socket |
 //! | `log` | its lines, and a log played again |
 //! | `drive`, `command`, `show` | clocks, sockets and files; the command; lines as sentences |
-//! | `contest` | the placer against its rivals and every fixed placement, on a node and under load |
+//! | `contest` | the placer against its rivals and every fixed placement, on a node and under load, or on a machine of the model in virtual time |
 //! | `planted`, `tests` | mistakes on purpose, and the world of faults that finds them |
 
 pub mod brain;
@@ -25,6 +25,7 @@ mod contest;
 mod correct;
 pub mod drive;
 pub mod log;
+mod of_model;
 pub mod options;
 mod planted;
 pub mod predict;

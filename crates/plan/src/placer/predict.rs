@@ -27,7 +27,7 @@ use model::plan::graph::{Graph, Kind as Limit};
 use model::plan::model_error::widened_by;
 use model::platform::{Platform, picos};
 use model::system::host::{End, Handler, Host, Link, Node, Threads};
-use model::workload::{Class, Workload};
+use model::workload::{Class, Slo, Workload};
 use ring::wait::WaitPolicy;
 use serde::{Deserialize, Serialize};
 use std::cell::OnceCell;
@@ -104,7 +104,25 @@ const TOGETHER_MAX: f64 = 256.0;
 /// Registers of which the model knows what they do.
 const KNOWN: [&str; 4] = ["engine.mode", "place.handlers", "workers.count", "place.rec.preprocess"];
 
-/// The model of a host. The same question has the same answer: decisions are replayed.
+/// What says what choices of a service would do. The same question has the same answer: decisions are replayed.
+pub trait Predict {
+    /// Of a service that was seen so; none where nothing is known of it.
+    fn of<'a>(&'a self, seen: &Observation, service: &'a Service) -> Option<Box<dyn Known + 'a>>;
+}
+
+/// What is known of a service.
+pub trait Known {
+    /// What it would do at a choice; none where that is not known.
+    fn predict(&self, to: &Choice) -> Option<Prediction>;
+}
+
+impl Predict for Predictor {
+    fn of<'a>(&'a self, seen: &Observation, service: &'a Service) -> Option<Box<dyn Known + 'a>> {
+        Some(Box::new(Served::new(self, seen, service)?))
+    }
+}
+
+/// The model of a host.
 #[derive(Clone, Debug)]
 pub struct Predictor {
     text: String,
@@ -138,11 +156,6 @@ impl Predictor {
     /// The platform's file, for the log.
     pub fn text(&self) -> &str {
         &self.text
-    }
-
-    /// What is measured of a service, as the model's parts; none where the model does not know it.
-    pub fn of<'a>(&'a self, seen: &Observation, service: &'a Service) -> Option<Served<'a>> {
-        Served::new(self, seen, service)
     }
 }
 
@@ -262,19 +275,6 @@ impl<'a> Served<'a> {
         Some((get + writes * (set - get)).max(REQUEST_MIN_NS))
     }
 
-    /// What it would do at a choice; none where that changes what the model does not know.
-    pub fn predict(&self, to: &Choice) -> Option<Prediction> {
-        let unknown =
-            |(name, value): (&str, &str)| !KNOWN.contains(&name) && self.present.value(name) != value;
-        if to.values().any(unknown) {
-            return None;
-        }
-        if *to == self.present {
-            return *self.here.get_or_init(|| self.prediction(to));
-        }
-        self.prediction(to)
-    }
-
     fn prediction(&self, to: &Choice) -> Option<Prediction> {
         let [fast, slow] = &self.model.ends;
         let [one, mid, other] = [fast, &self.model.host, slow].map(|host| self.numbers(host, to));
@@ -347,6 +347,21 @@ impl<'a> Served<'a> {
     }
 }
 
+impl Known for Served<'_> {
+    /// None as well where the choice changes what the model does not know.
+    fn predict(&self, to: &Choice) -> Option<Prediction> {
+        let unknown =
+            |(name, value): (&str, &str)| !KNOWN.contains(&name) && self.present.value(name) != value;
+        if to.values().any(unknown) {
+            return None;
+        }
+        if *to == self.present {
+            return *self.here.get_or_init(|| self.prediction(to));
+        }
+        self.prediction(to)
+    }
+}
+
 fn alternative(program: model::ProgramId) -> Alternative {
     let part = Part { class: "request".into(), share: 1.0, program };
     Alternative { name: "node".into(), what: "the node".into(), place: Place::Host, parts: vec![part] }
@@ -368,6 +383,8 @@ fn call(service: &Service) -> Class {
         cycles: 0.0,
         fields: u64::from(service.kind != Kind::Kv),
         cacheable: false,
+        calls: Vec::new(),
+        slo: Slo::default(),
     }
 }
 

@@ -1,8 +1,11 @@
 //! Which of two figures is better: more throughput within the limit; of equal ones, fewer cores.
 //!
 //! ```text
-//!   throughput within the limit = min(capacity, demand) · min(1, limit / p99)
+//!   throughput within the limit = min(capacity, demand) · min(1, limit / p99, share in time)
 //! ```
+//! The share in time is taken from the median and the 99th percentile. Where a service is full, all its requests wait alike: half of them may be late by
+//! little, which p99 alone does not say.
+//!
 //! Demand is somewhat more than what comes now, since clients that wait for answers ask for more as soon as they get them. Without a limit the p99 does
 //! not count.
 
@@ -13,6 +16,8 @@ use serde::{Deserialize, Serialize};
 const DEMAND_FACTOR: f64 = 1.5;
 /// Throughputs that differ by less are equal.
 const TIE_SHARE: f64 = 0.03;
+/// So much of a core is nothing: places that all use less of the host are equal.
+const CORES_MIN: f64 = 0.01;
 /// No gain counts as more.
 const GAIN_MAX: f64 = 100.0;
 
@@ -47,16 +52,32 @@ struct Side {
     cores: f64,
 }
 
-fn within(limit_ns: Option<f64>, p99_ns: Option<f64>) -> f64 {
+fn within(limit_ns: Option<f64>, p50_ns: Option<f64>, p99_ns: Option<f64>) -> f64 {
     match (limit_ns, p99_ns) {
-        (Some(limit), Some(p99)) if p99 > limit => limit / p99,
+        (Some(limit), Some(p99)) if p99 > limit => {
+            let in_time = p50_ns.map_or(1.0, |p50| in_time(limit, p50, p99));
+            (limit / p99).min(in_time)
+        }
         _ => 1.0,
     }
 }
 
+/// The share of requests that take no longer than a limit below their 99th percentile: between that and the median by the logarithm of times.
+fn in_time(limit: f64, p50: f64, p99: f64) -> f64 {
+    if limit < p50 {
+        return 0.5 * limit / p50;
+    }
+    let part = (limit / p50).ln() / (p99 / p50).ln();
+    if part.is_finite() { 0.5 + 0.49 * part } else { 0.99 }
+}
+
 fn gain(of: Side, over: Side) -> f64 {
     let throughput = of.throughput / over.throughput.max(f64::MIN_POSITIVE) - 1.0;
-    let gain = if throughput.abs() >= TIE_SHARE { throughput } else { 1.0 - of.cores / over.cores.max(1e-9) };
+    let by_cores = || {
+        let is_nothing = of.cores.max(over.cores) < CORES_MIN;
+        if is_nothing { 0.0 } else { 1.0 - of.cores / over.cores.max(1e-9) }
+    };
+    let gain = if throughput.abs() >= TIE_SHARE { throughput } else { by_cores() };
     if gain.is_nan() { 0.0 } else { gain.clamp(-GAIN_MAX, GAIN_MAX) }
 }
 
@@ -64,23 +85,26 @@ fn gain(of: Side, over: Side) -> f64 {
 pub(super) fn expected(to: &Prediction, now: &Measured, capacity: f64, limit_ns: Option<f64>) -> Gain {
     let demand = now.rate * DEMAND_FACTOR;
     let present = Side {
-        throughput: capacity.max(now.rate).min(demand) * within(limit_ns, now.p99_ns),
+        throughput: capacity.max(now.rate).min(demand) * within(limit_ns, now.p50_ns, now.p99_ns),
         cores: now.cores,
     };
-    let side = |capacity: f64, p99: f64, cores: f64| {
-        let throughput = capacity.min(demand) * within(limit_ns, Some(p99));
+    let side = |capacity: f64, (p50, p99): (f64, f64), cores: f64| {
+        let throughput = capacity.min(demand) * within(limit_ns, Some(p50), Some(p99));
         gain(Side { throughput, cores }, present)
     };
     Gain {
-        low: side(to.capacity.low, to.p99_ns.high, to.cores.high),
-        mid: side(to.capacity.mid, to.p99_ns.mid, to.cores.mid),
-        high: side(to.capacity.high, to.p99_ns.low, to.cores.low),
+        low: side(to.capacity.low, (to.p50_ns.high, to.p99_ns.high), to.cores.high),
+        mid: side(to.capacity.mid, (to.p50_ns.mid, to.p99_ns.mid), to.cores.mid),
+        high: side(to.capacity.high, (to.p50_ns.low, to.p99_ns.low), to.cores.low),
     }
 }
 
 /// What was gained: of what came after a move over what was before it.
 pub(super) fn gained(after: &Measured, before: &Measured, limit_ns: Option<f64>) -> f64 {
-    let side = |of: &Measured| Side { throughput: of.rate * within(limit_ns, of.p99_ns), cores: of.cores };
+    let side = |of: &Measured| Side {
+        throughput: of.rate * within(limit_ns, of.p50_ns, of.p99_ns),
+        cores: of.cores,
+    };
     gain(side(after), side(before))
 }
 
@@ -100,6 +124,33 @@ mod tests {
         let late = Measured { p99_ns: Some(4e5), cores: 0.1, ..NOW };
         assert!((gained(&late, &NOW, Some(2e5)) + 0.5).abs() < 1e-9, "half of it is within the limit");
         assert!(gained(&late, &NOW, None) > 0.8);
+    }
+
+    /// All requests of a full service wait alike: nearly half of them are late, though p99 is only a hundredth beyond the limit.
+    #[test]
+    fn a_full_service_is_late_for_most() {
+        let full = Measured { p50_ns: Some(1.99e5), p99_ns: Some(2.02e5), ..NOW };
+        let gain = gained(&full, &NOW, Some(2e5));
+        assert!((-0.4..-0.2).contains(&gain), "{gain}");
+        let beyond = Measured { p50_ns: Some(2.5e5), p99_ns: Some(2.52e5), ..NOW };
+        assert!((gained(&beyond, &NOW, Some(2e5)) + 0.6).abs() < 1e-9);
+        // A long tail alone is as it was.
+        let tail = Measured { p50_ns: Some(1e4), p99_ns: Some(4e5), ..NOW };
+        assert!((gained(&tail, &NOW, Some(2e5)) + 0.5).abs() < 1e-9);
+        let alike = Measured { p50_ns: Some(2e5), p99_ns: Some(2e5 + 1e-9), ..NOW };
+        assert!(gained(&alike, &NOW, Some(2e5)).is_finite());
+    }
+
+    /// A card or an accelerator serves without the host, and so does another: there is nothing to gain by it.
+    #[test]
+    fn places_without_cores_are_equal() {
+        let none = Measured { cores: 0.0, ..NOW };
+        let hardly = Measured { cores: 0.002, ..NOW };
+        assert_eq!(
+            [gained(&none, &none, None), gained(&none, &hardly, None), gained(&hardly, &none, None)],
+            [0.0; 3]
+        );
+        assert!(gained(&none, &NOW, None) > 0.99 && gained(&NOW, &none, None) < -1.0);
     }
 
     #[test]

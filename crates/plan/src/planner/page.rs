@@ -16,6 +16,10 @@ pub(super) fn page(whole: &Answer, remarks: &[String]) -> Report {
         Section { title: "Ranking".into(), blocks: vec![Block::Table(text::ranking(plan))] },
         Section { title: "Alternatives".into(), blocks: vec![Block::Table(text::alternatives(plan))] },
     ];
+    if let Some(classes) = text::classes(plan) {
+        let title = format!("Classes, as {} serves them", first.name);
+        sections.push(Section { title, blocks: vec![Block::Table(classes)] });
+    }
     for ranked in plan.ranking.iter().take(3) {
         let blocks = vec![Block::Plot(Drawing::picture(picture::svg(ranked))), Block::Table(links(ranked))];
         sections.push(Section { title: format!("{} through the machine", ranked.name), blocks });

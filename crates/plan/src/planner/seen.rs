@@ -6,7 +6,7 @@
 use crate::observed::Kind;
 use bench::report::Table;
 use bench::report::format::{digits, micros, short};
-use model::workload::{Class, Workload};
+use model::workload::{Class, Slo, Workload};
 use serde::Serialize;
 
 /// Of a hash table's bucket.
@@ -81,6 +81,8 @@ impl Method {
             cycles: self.cycles,
             fields: u64::from(kind != Kind::Kv),
             cacheable: kind == Kind::Kv && reads(&self.name),
+            calls: Vec::new(),
+            slo: Slo::default(),
         }
     }
 }

@@ -5,6 +5,7 @@ use bench::report::Table;
 use bench::report::format::{digits, micros, short};
 use model::plan::answer::{Confidence, Greedy, Plan, Ranked, Switch};
 use model::plan::{Limits, Objective};
+use model::workload::Slo;
 
 /// All of it.
 pub(super) fn plan(answer: &Answer, remarks: &[String]) -> String {
@@ -13,6 +14,7 @@ pub(super) fn plan(answer: &Answer, remarks: &[String]) -> String {
     text += &format!("  {}\n", asked(plan));
     text += &remarks.iter().map(|remark| format!("  {remark}\n")).collect::<String>();
     text += &format!("\n{}\n{}\n", alternatives(plan), ranking(plan));
+    text += &classes(plan).map_or(String::new(), |classes| format!("{classes}\n"));
     for sentence in all_sentences(answer) {
         text += &format!("  {sentence}\n");
     }
@@ -36,9 +38,7 @@ pub(super) fn wanted(plan: &Plan) -> String {
 
 fn best(plan: &Plan) -> &'static str {
     match plan.objective {
-        Objective::Throughput if plan.limits.of_latency() && !plan.rate_given => {
-            "the most requests per second within the limits"
-        }
+        Objective::Throughput if plan.by_limit => "the most requests per second within the limits",
         Objective::Throughput => "the most requests per second",
         Objective::P99 => "the lowest p99",
         Objective::Power => "the fewest watts",
@@ -49,8 +49,7 @@ fn best(plan: &Plan) -> &'static str {
 /// What was asked, in a line.
 pub(super) fn asked(plan: &Plan) -> String {
     let best = best(plan);
-    let by_limit = plan.objective == Objective::Throughput && plan.limits.of_latency() && !plan.rate_given;
-    let rate = match (by_limit, plan.rate_given) {
+    let rate = match (plan.by_limit, plan.rate_given) {
         (true, _) => String::new(),
         (_, true) => format!("; latencies at {}/s", short(plan.rate)),
         (_, false) => {
@@ -108,6 +107,35 @@ pub(super) fn ranking(plan: &Plan) -> Table {
         table.row(row(at, ranked));
     }
     table
+}
+
+/// Classes of the first of the ranking, where one calls others or has limits of its own.
+pub(super) fn classes(plan: &Plan) -> Option<Table> {
+    let all = plan.ranking.first().map(|first| &first.classes).filter(|all| !all.is_empty())?;
+    let mut table = Table::new(["class", "rate", "p50", "p99", "p99 est.", "is to keep", "kept"]);
+    let none = || "–".to_string();
+    let span = |span: Option<f64>| span.map_or_else(none, |span| micros(span * 1e6));
+    for class in all {
+        let Slo { mean, p50, p99 } = class.slo;
+        let kept = match (class.kept, class.binds) {
+            (None, _) => none(),
+            (Some(true), false) => "yes".into(),
+            (Some(true), true) => "yes, and binds".into(),
+            (Some(false), false) => "no ✗".into(),
+            (Some(false), true) => "no ✗, and binds".into(),
+        };
+        let limit = limits(&Limits { mean, p50, p99, ..Limits::default() });
+        table.row([
+            class.name.clone(),
+            format!("{}/s", short(class.rate)),
+            span(class.simulated.map(|seen| seen.p50)),
+            span(class.simulated.map(|seen| seen.p99)),
+            span(class.estimate.map(|estimate| estimate.p99)),
+            if limit.is_empty() { none() } else { limit.trim_start_matches(", ").to_owned() },
+            kept,
+        ]);
+    }
+    Some(table)
 }
 
 fn row(at: usize, ranked: &Ranked) -> [String; 10] {

@@ -13,7 +13,7 @@ use bench::load::mix::OpKind;
 use bench::load::sizes::ValueSizes;
 use bench::report::format::{micros, short};
 use model::plan::Plan;
-use model::workload::{Class, Workload};
+use model::workload::{Class, Slo, Workload};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -281,6 +281,8 @@ fn class(kind: OpKind, share: f64, setup: &Setup, value: u64, cycles: f64) -> Cl
         cycles,
         fields: 0,
         cacheable: kind == OpKind::Get && reads == 1,
+        calls: Vec::new(),
+        slo: Slo::default(),
     }
 }
 

@@ -183,7 +183,7 @@ impl Machine {
         let ports = platform.count("network.ports")? as f64;
         let network = port(k, platform, "network", platform.bandwidth("network.port_bandwidth")? * ports)?;
         let nic = k.resource("nic", 1);
-        let soc = match platform.count("soc.cores")? as u32 {
+        let soc = match platform.count_or_none("soc.cores")? as u32 {
             0 => None,
             count => {
                 let reads = platform.count("soc.reads_in_flight")? * u64::from(count);

@@ -11,7 +11,7 @@ use super::super::choice::{Choice, alternatives, refusal};
 use super::super::log::{Compared, Decision, Reason};
 use super::super::options::Policy;
 use super::super::planted::Planted;
-use super::super::predict::{Prediction, Served};
+use super::super::predict::{Known, Prediction};
 use super::super::verdict::{Measured, expected};
 use super::{Brain, Load, OBSERVATIONS_MIN, RATE_MIN, Running, ServiceState, is_moving};
 use crate::observed::{Observation, Service};
@@ -39,7 +39,7 @@ impl<B: Bugs<Planted>> Brain<B> {
         &mut self,
         now_us: u64,
         seen: &Observation,
-        services: &[(&Service, Option<Served<'_>>)],
+        services: &[(&Service, Option<Box<dyn Known + '_>>)],
     ) -> Option<Decision> {
         if !is_moving(&self.options.policy) || !self.budget.has_room(now_us) {
             return None;
@@ -49,8 +49,10 @@ impl<B: Bugs<Planted>> Brain<B> {
             if !self.is_ready(now_us, service) {
                 continue;
             }
-            let served = served.as_ref();
-            let compared = served.map_or_else(Vec::new, |served| self.compare(now_us, seen, service, served));
+            let compared = match served {
+                Some(served) => self.compare(now_us, seen, service, &**served),
+                None => Vec::new(),
+            };
             let Some(wanted) = self.want(now_us, seen, service, &compared) else { continue };
             // What is sure goes before what is tried.
             let is_sure = wanted.reason != Reason::Try;
@@ -95,7 +97,7 @@ impl<B: Bugs<Planted>> Brain<B> {
         now_us: u64,
         seen: &Observation,
         service: &Service,
-        served: &Served<'_>,
+        served: &dyn Known,
     ) -> Vec<Compared> {
         let Some(seat) = self.seats.get(&service.name) else { return Vec::new() };
         let now = seat.measured;

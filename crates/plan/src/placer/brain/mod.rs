@@ -32,7 +32,7 @@ use super::correct::Corrections;
 use super::log::{Decision, Line};
 use super::options::{Options, Policy};
 use super::planted::Planted;
-use super::predict::{Prediction, Predictor, Served};
+use super::predict::{Known, Predict, Prediction};
 use super::verdict::Measured;
 use crate::observed::{Figure, Observation, SERVICES_MAX, Service};
 use protocol::planted::Bugs;
@@ -210,7 +210,7 @@ impl<B: Bugs<Planted>> Brain<B> {
     }
 
     /// Takes in what a node said, and says what follows.
-    pub fn observe(&mut self, now_us: u64, seen: &Observation, predictor: &Predictor) -> Vec<Line> {
+    pub fn observe(&mut self, now_us: u64, seen: &Observation, predictor: &dyn Predict) -> Vec<Line> {
         let sequence = seen.sequence;
         let ignored = |service: Option<&str>, why: String| Line::Ignored {
             now_us,
@@ -237,7 +237,7 @@ impl<B: Bugs<Planted>> Brain<B> {
         for (service, served) in &usable {
             lines.extend(self.look(now_us, service));
             if let Some(served) = served {
-                self.learn(now_us, seen, service, served);
+                self.learn(now_us, seen, service, &**served);
             }
         }
         match &self.running {
@@ -314,7 +314,7 @@ impl<B: Bugs<Planted>> Brain<B> {
     }
 
     /// Corrects predictions by what came, where a service has stayed for long enough.
-    fn learn(&mut self, now_us: u64, seen: &Observation, service: &Service, served: &Served<'_>) {
+    fn learn(&mut self, now_us: u64, seen: &Observation, service: &Service, served: &dyn Known) {
         let Some(seat) = self.seats.get(&service.name) else { return };
         let is_settled = seat
             .moved_us

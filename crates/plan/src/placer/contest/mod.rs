@@ -11,8 +11,10 @@
 //! | `script` | loads, from a seed |
 //! | `node`, `clients` | processes |
 //! | `show` | the score, tables, a page |
+//! | `modelled` | the same in virtual time, on machines of the model |
 
 mod clients;
+mod modelled;
 mod node;
 mod script;
 mod show;
@@ -38,6 +40,8 @@ use std::time::Duration;
 
 /// Between two looks of a placer.
 const EVERY: Duration = Duration::from_millis(500);
+/// What the 99th percentile on a node is to keep, if nothing is said.
+const SLO: Duration = Duration::from_millis(2);
 /// Registers that all policies begin with, and each fixed placement has a value of.
 const PLACES: [(&str, &[&str]); 3] = [
     ("cache.engine.mode", &["shared", "dedicated"]),
@@ -60,6 +64,8 @@ const OTHERS: [(&str, &str); 7] = [
 /// Starts a node with a key-value, an RPC and a recommendation service as a process, and clients as processes. The load changes --changes times in
 /// rate, size, mix and skew, from --seed. In each phase every policy has its turn: --settle that does not count, then --measure that does. What
 /// counts is the share of what was asked that was answered within --slo, of the services on average. Exit status 1 if a request was lost.
+///
+/// With --on there is no node: a key-value store is in virtual time on a machine of the model, at one of its places.
 #[derive(Args, Debug)]
 pub struct Contest {
     /// Changes of the load
@@ -90,9 +96,14 @@ pub struct Contest {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=12))]
     start: u8,
 
-    /// What the 99th percentile of every service is to keep
-    #[arg(long, value_name = "TIME", default_value = "2ms", value_parser = duration)]
-    slo: Duration,
+    /// What the 99th percentile of every service is to keep [default: 2ms; with --on ten times what a request takes at the quickest place without others]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    slo: Option<Duration>,
+
+    /// In virtual time on this machine of the model instead of on a node: a shipped platform or a file; several times; all: bluefield2-ib, cxl-type2,
+    /// u280-ddr4, rack-of-bluefield2
+    #[arg(long, value_name = "PLATFORM", conflicts_with_all = ["fixed", "start", "logs", "platform"])]
+    on: Vec<String>,
 
     /// Multiplies all rates: for faster and slower machines
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = scale)]
@@ -163,14 +174,21 @@ struct Contestants<'a> {
 }
 
 /// What came of all.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 struct Outcome {
+    /// The machine of the model; none: a node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    platform: Option<String>,
     slo_us: f64,
     seed: u64,
     script: Vec<Load>,
-    /// By policy: a figure for each phase; the phase before the first change is the first.
+    /// By policy, the fixed ones last: a figure for each phase; the phase before the first change is the first.
     policies: Vec<(String, Vec<Figures>)>,
+    /// So many placements are fixed.
     fixed: usize,
+    /// Those of them that are the host's alone, where others are not.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    hosts: Vec<String>,
     environment: Vec<environment::Fact>,
 }
 
@@ -202,6 +220,9 @@ impl Contest {
     /// # Errors
     /// It could not run, or requests were lost.
     pub fn run(&self) -> Result<(), Box<dyn Error>> {
+        if !self.on.is_empty() {
+            return self.tell(&modelled::run(self)?);
+        }
         let stop = interrupt::flag()?;
         let bar = progress::bar(self.json);
         let program = std::env::current_exe().map_err(|e| format!("this program cannot find itself: {e}"))?;
@@ -217,15 +238,28 @@ impl Contest {
         let samples = contest.run(&mut all)?.whole_rounds(0);
         bar.finish_and_clear();
         let figures = samples.into_iter().map(|of| of.into_iter().map(|sample| sample.figures).collect());
-        let outcome = all.outcome(figures);
-        let page = || show::page(&outcome);
-        deliver(&outcome, self.json, || show::text(&outcome), page, self.report.as_deref())
-            .map_err(|error| error.to_string())?;
-        let figures = outcome.policies.iter().flat_map(|(_, figures)| figures);
-        match figures.map(Figures::lost).sum::<u64>() {
+        self.tell(&[all.outcome(figures)])
+    }
+
+    fn tell(&self, outcomes: &[Outcome]) -> Result<(), Box<dyn Error>> {
+        let page = || show::page(outcomes);
+        let text = || outcomes.iter().map(show::text).collect::<Vec<_>>().join("\n\n");
+        let report = self.report.as_deref();
+        match outcomes {
+            // A node is one.
+            [one] if one.platform.is_none() => deliver(one, self.json, text, page, report),
+            all => deliver(all, self.json, text, page, report),
+        }
+        .map_err(|error| error.to_string())?;
+        match outcomes.iter().map(Outcome::lost).sum::<u64>() {
             0 => Ok(()),
             lost => Err(format!("{lost} requests were lost: see the column").into()),
         }
+    }
+
+    /// On a node.
+    fn slo(&self) -> Duration {
+        self.slo.unwrap_or(SLO)
     }
 
     fn players(&self, node: &Node) -> Result<Vec<Contestant>, String> {
@@ -250,7 +284,8 @@ impl Contest {
             let path = folder.join(format!("{policy}.log"));
             Log::new(path.clone(), u64::MAX).map_err(|error| format!("{}: {error}", path.display()))
         });
-        let options = Options { policy, p99_max_ns: Some(self.slo.as_nanos() as f64), ..Options::default() };
+        let options =
+            Options { policy, p99_max_ns: Some(self.slo().as_nanos() as f64), ..Options::default() };
         let cores = base::cpu::allowed_cores().len().max(1) as f64;
         let mut driver = Driver::new(node.admin, cores, options, predictor, log.transpose()?)?;
         driver.pause();
@@ -262,7 +297,9 @@ impl Contestants<'_> {
     fn outcome(&self, figures: impl Iterator<Item = Vec<Figures>>) -> Outcome {
         let names = self.players.iter().map(|player| player.name.clone());
         Outcome {
-            slo_us: self.args.slo.as_secs_f64() * 1e6,
+            platform: None,
+            hosts: Vec::new(),
+            slo_us: self.args.slo().as_secs_f64() * 1e6,
             seed: self.args.seed,
             script: self.script.clone(),
             policies: names.zip(figures).collect(),
@@ -289,7 +326,7 @@ impl Sides for Contestants<'_> {
         let load = &self.script[turn.round as usize];
         let settle = if player.driver.is_some() { args.settle } else { args.warm_up };
         let clients = Clients::start(&self.program, node.ports, load, (settle, args.measure))?;
-        let slo_us = args.slo.as_secs_f64() * 1e6;
+        let slo_us = args.slo().as_secs_f64() * 1e6;
         let over = AtomicBool::new(false);
         let (served, moves, cores) = thread::scope(|scope| {
             let placer = player.driver.as_mut().map(|driver| scope.spawn(|| move_about(driver, &over)));

@@ -23,6 +23,8 @@ pub(super) struct Load {
 const SIZES: [u64; 4] = [32, 256, 1024, 4096];
 const PAYLOADS: [u64; 3] = [16, 512, 2048];
 const QUERIES: [u64; 3] = [1, 4, 16];
+/// Between which rates of the key-value service are, times `scale`.
+pub(super) const KV_RATES: (f64, f64) = (15e3, 60e3);
 const SETS_PERCENT: [u64; 3] = [2, 10, 50];
 /// What a change may be.
 const CHANGES: [&str; 4] = ["rate", "size", "mix", "skew"];
@@ -32,7 +34,7 @@ pub(super) fn script(seed: u64, changes: u32, scale: f64) -> Vec<Load> {
     let mut random = Prng::new(seed);
     let mut load = Load {
         change: "start",
-        kv_rate: rate(&mut random, 15e3, 60e3, scale),
+        kv_rate: rate(&mut random, KV_RATES.0, KV_RATES.1, scale),
         kv_value: SIZES[0],
         kv_sets_percent: SETS_PERCENT[1],
         kv_skew: 0.99,
@@ -47,7 +49,7 @@ pub(super) fn script(seed: u64, changes: u32, scale: f64) -> Vec<Load> {
         load.change = CHANGES[(change + shift) % CHANGES.len()];
         match load.change {
             "rate" => {
-                load.kv_rate = rate(&mut random, 15e3, 60e3, scale);
+                load.kv_rate = rate(&mut random, KV_RATES.0, KV_RATES.1, scale);
                 load.rpc_rate = rate(&mut random, 10e3, 50e3, scale);
                 load.rec_rate = rate(&mut random, 1e3, 5e3, scale);
             }

@@ -202,8 +202,8 @@ fn platforms_that_cannot_be_are_refused_with_what_to_do() {
     for (number, value, why) in [
         ("clock", "0.0", "no host is so"),
         ("stream", "0.0", "no host is so"),
-        ("sets", "0.0", "no host is so"),
-        ("processors", "0.0", "no host is so"),
+        ("sets", "0.0", "is 0: what is made of it needs at least 1"),
+        ("processors", "0.0", "is 0: what is made of it needs at least 1"),
         ("processors", "1000000.0", "no host is so"),
         ("wake", "1e18", "no host is so"),
         ("tcp_send", "nan", "a decimal number belongs here"),

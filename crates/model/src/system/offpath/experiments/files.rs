@@ -44,6 +44,8 @@ fn writes(window: u64) -> Workload {
             cycles: 0.0,
             fields: 0,
             cacheable: false,
+            calls: Vec::new(),
+            slo: crate::workload::Slo::default(),
         }],
     }
 }

@@ -54,6 +54,8 @@ fn gets(window: u64) -> Workload {
             cycles: 0.0,
             fields: 0,
             cacheable: true,
+            calls: Vec::new(),
+            slo: crate::workload::Slo::default(),
         }],
     }
 }

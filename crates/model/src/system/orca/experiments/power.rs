@@ -43,7 +43,8 @@ fn watts(platform: &Platform, who: Who, cores: u64) -> Result<(f64, f64), LoadEr
     Ok(match who {
         Who::Cpu => (host(cores)?, host(cores)?),
         Who::SmartNic => {
-            let soc = of("soc.power_idle")? + platform.count("soc.cores")? as f64 * of("soc.power_core")?;
+            let soc =
+                of("soc.power_idle")? + platform.count_or_none("soc.cores")? as f64 * of("soc.power_core")?;
             (soc, soc + host(0)?)
         }
         Who::Orca(_) | Who::Local(_) => (of("accelerator.power")?, of("accelerator.power")? + host(1)?),

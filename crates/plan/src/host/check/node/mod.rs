@@ -24,7 +24,7 @@ use calls::Calls;
 use inference::Inference;
 use model::alternative::{Alternative, Offered, Part};
 use model::system::host::{Asleep, Handler, Host, Link, Node, Route, Threads};
-use model::workload::Class;
+use model::workload::{Class, Slo};
 use std::error::Error;
 use std::time::Duration;
 use store::{Ask, Store};
@@ -64,6 +64,8 @@ fn class(name: &str, (request, reply): (u64, u64)) -> Class {
         cycles: 0.0,
         fields: 1,
         cacheable: false,
+        calls: Vec::new(),
+        slo: Slo::default(),
     }
 }
 
