@@ -27,11 +27,11 @@ pub struct ModelError {
 
 /// All systems.
 pub const KNOWN: [ModelError; 5] = [
-    of("offpath", &["off-path-smartnic"], (0.099, 27), 0.08),
-    of("dagger", &["fpga-rpc-nic"], (0.029, 6), 0.05),
-    of("orca", &["coherent-accelerator"], (0.023, 27), 0.27),
-    of("incbricks", &["in-network-cache"], (0.052, 11), 0.59),
-    of("rpcacc", &["pcie-rpc-accelerator", "onchip-rpc-accelerator", "rpc-smartnic"], (0.147, 6), 0.48),
+    of("offpath", &["off-path-smartnic"], (0.139, 21), 0.08),
+    of("dagger", &["fpga-rpc-nic"], (0.029, 3), 0.05),
+    of("orca", &["coherent-accelerator"], (0.021, 21), 0.27),
+    of("incbricks", &["in-network-cache"], (0.057, 9), 0.59),
+    of("rpcacc", &["pcie-rpc-accelerator", "onchip-rpc-accelerator", "rpc-smartnic"], (0.148, 6), 0.48),
 ];
 
 const fn of(
