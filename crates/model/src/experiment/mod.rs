@@ -7,6 +7,7 @@ pub mod audit;
 pub mod compare;
 pub mod fit;
 pub mod published;
+pub mod rank;
 #[cfg(test)]
 pub(crate) mod toy;
 
