@@ -8,8 +8,10 @@ pub mod compare;
 pub mod fit;
 pub mod published;
 pub mod rank;
+pub mod response;
 #[cfg(test)]
 pub(crate) mod toy;
+pub mod validate;
 
 use crate::platform::{LoadError, Platforms};
 use std::fmt;

@@ -54,7 +54,7 @@ impl Account {
 }
 
 /// Numbers of a system's platforms by where they are stated: one that several take over from a base is there once.
-fn numbers(
+pub(super) fn numbers(
     system: &System,
     platforms: &Platforms,
 ) -> Result<BTreeMap<NumberPlace, Class>, LoadError> {

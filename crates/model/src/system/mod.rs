@@ -45,6 +45,20 @@ impl System {
         }
     }
 
+    /// One that one can work out in the head.
+    #[cfg(test)]
+    pub(crate) const fn of_toys() -> System {
+        use crate::experiment::toy;
+        let published = ("toy.toml", toy::RESULTS);
+        System {
+            name: "toy",
+            title: "a toy",
+            experiments: &[toy::EXPERIMENT],
+            platforms: &["toy"],
+            published,
+        }
+    }
+
     /// What its authors published.
     ///
     /// # Errors

@@ -8,6 +8,7 @@ mod files;
 mod fit;
 mod rank;
 pub mod repro;
+mod validate;
 
 use crate::host::{CheckHost, ThisHost};
 use clap::Subcommand;
@@ -31,6 +32,7 @@ enum Command {
     Audit(audit::Audit),
     Fit(fit::Fit),
     Rank(rank::Rank),
+    Validate(validate::Validate),
     Messages(crate::messages::Messages),
     ThisHost(ThisHost),
     CheckHost(CheckHost),
@@ -50,6 +52,7 @@ impl Model {
             Command::Audit(audit) => audit.run(),
             Command::Fit(fit) => fit.run(),
             Command::Rank(rank) => rank.run(),
+            Command::Validate(validate) => validate.run(),
             Command::Messages(messages) => messages.run(),
             Command::ThisHost(probe) => probe.run(),
             Command::CheckHost(check) => check.run(),
