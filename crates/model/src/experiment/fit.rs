@@ -44,9 +44,11 @@ impl Task<'_> {
     /// The mean of the results' errors.
     fn error(&self, rows: &Rows) -> Result<f64, String> {
         let errors = self.results.iter().map(|result| match judge(result, rows) {
-            Verdict::Number { error, .. } if error.is_finite() => Ok(error),
             Verdict::NoRow(place) => Err(format!("{}: there is no row {place}", result.id)),
-            other => Err(format!("{}: nothing can be fitted on {other:?}", result.id)),
+            other => match other.error() {
+                Some(error) if error.is_finite() => Ok(error),
+                _ => Err(format!("{}: nothing can be fitted on {other:?}", result.id)),
+            },
         });
         let errors = errors.collect::<Result<Vec<_>, _>>()?;
         Ok(errors.iter().sum::<f64>() / errors.len() as f64)

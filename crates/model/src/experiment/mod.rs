@@ -7,8 +7,11 @@ pub mod audit;
 pub mod compare;
 pub mod fit;
 pub mod published;
+pub mod rank;
+pub mod response;
 #[cfg(test)]
 pub(crate) mod toy;
+pub mod validate;
 
 use crate::platform::{LoadError, Platforms};
 use std::fmt;

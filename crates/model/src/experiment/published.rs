@@ -8,10 +8,18 @@
 //! id = "S-R1"
 //! what = "READ latency of the SmartNIC's host path over the RNIC's"
 //! where = "Fig. 3, §3.1"
-//! class = "prediction"                     # calibration, prediction, not-modelled
-//! range = [1.15, 1.30]                     # or value = 1.3, or order = ["place", "place", …], rising
+//! class = "prediction"                     # calibration, prediction, restates, not-modelled
+//! value = 1.3                              # or a range, or order = ["place", "place", …], rising
 //! of = "F1 | SNIC ① | READ 64 B | latency" # experiment | variant | point | metric
 //! over = "F1 | RNIC ① | READ 64 B | latency"
+//!
+//! [[result]]
+//! id = "S-R4"
+//! what = "the same below 512 B"
+//! where = "§3.1"
+//! class = "prediction"
+//! range = [0.74, 0.81]                     # must hold at both ends of what it covers:
+//! of = ["F1 | SNIC ① | READ 0 B | …", "F1 | SNIC ① | READ 256 B | …"]
 //!
 //! [[result]]
 //! id = "S-R12"
@@ -21,8 +29,9 @@
 //! why = "the authors have no cause for it either"
 //! ```
 //!
-//! *calibration*: a constant is fitted on it, and its error says nothing; *prediction*: nothing was. With `fits = "bluefield2-ib | nic.latency"` a calibration
-//! result says which constant, and [`super::fit`] can fit it again. One result fits one constant.
+//! *calibration*: a constant is fitted on it, and its error says nothing; *prediction*: nothing was; *restates*: it repeats an input or another result, and
+//! counts for nothing. With `fits = "bluefield2-ib | nic.latency"` a calibration result says which constant, and [`super::fit`] can fit it again. One result
+//! fits one constant. A prediction that is a range and is looked at in one place says why (`why`) there is no other.
 
 use crate::platform::NumberPlace;
 use serde::Deserialize;
@@ -36,6 +45,8 @@ pub enum Standing {
     Calibration,
     /// Nothing is.
     Prediction,
+    /// It repeats an input of the model, or another result: that it comes out shows nothing.
+    Restates,
     /// The model says nothing about it, and the file says why.
     NotModelled,
 }
@@ -45,6 +56,7 @@ impl fmt::Display for Standing {
         f.pad(match self {
             Standing::Calibration => "calibration",
             Standing::Prediction => "prediction",
+            Standing::Restates => "restates",
             Standing::NotModelled => "not modelled",
         })
     }
@@ -106,7 +118,7 @@ impl Published {
     pub fn experiments(&self) -> Vec<&str> {
         let places: Vec<&Place> = match &self.claim {
             None => vec![],
-            Some(Claim::Within { of, over, .. }) => [Some(of), over.as_ref()].into_iter().flatten().collect(),
+            Some(Claim::Within { of, over, .. }) => of.iter().chain(over).collect(),
             Some(Claim::Rising(places)) => places.iter().collect(),
         };
         places.into_iter().map(|place| place.experiment.as_str()).collect()
@@ -116,12 +128,12 @@ impl Published {
 /// What was published, in a form that can be checked.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Claim {
-    /// A row's value, or the ratio of two, lies here.
+    /// Rows' values, or their ratios to another's, lie here.
     Within {
         /// The least and the most; the same for a value.
         range: (f64, f64),
-        /// Which row.
-        of: Place,
+        /// Which rows: one for a value, for a range the ends of what it covers.
+        of: Vec<Place>,
         /// Divided by this one.
         over: Option<Place>,
     },
@@ -140,10 +152,32 @@ struct Entry {
     value: Option<f64>,
     range: Option<(f64, f64)>,
     order: Option<Vec<Place>>,
-    of: Option<Place>,
+    of: Option<Of>,
     over: Option<Place>,
     fits: Option<NumberPlace>,
     why: Option<String>,
+}
+
+/// One place, or several.
+#[derive(Deserialize)]
+#[serde(try_from = "toml::Value")]
+struct Of(Vec<Place>);
+
+impl TryFrom<toml::Value> for Of {
+    type Error = String;
+
+    fn try_from(value: toml::Value) -> Result<Of, String> {
+        let place = |one: &toml::Value| match one {
+            toml::Value::String(text) => Place::try_from(text.clone()),
+            other => Err(format!("{other:?} is no place: \"experiment | variant | point | metric\"")),
+        };
+        match &value {
+            toml::Value::Array(all) if !all.is_empty() => {
+                all.iter().map(place).collect::<Result<_, _>>().map(Of)
+            }
+            one => place(one).map(|place| Of(vec![place])),
+        }
+    }
 }
 
 impl TryFrom<Entry> for Published {
@@ -153,10 +187,16 @@ impl TryFrom<Entry> for Published {
         let Entry { id, what, source, class: standing, value, range, order, of, over, fits, why } = entry;
         let range = range.or(value.map(|value| (value, value)));
         let claim = match (range, of, order) {
-            (Some(range), Some(of), None) if range.0 <= range.1 => Some(Claim::Within { range, of, over }),
+            (Some(range), Some(Of(of)), None) if range.0 < range.1 || range.0 == range.1 && of.len() == 1 => {
+                Some(Claim::Within { range, of, over })
+            }
             (None, None, Some(places)) if places.len() > 1 && over.is_none() => Some(Claim::Rising(places)),
             (None, None, None) if over.is_none() => None,
-            _ => return Err(format!("{id} must have value or range, with of; or order; not both")),
+            _ => {
+                return Err(format!(
+                    "{id} must have value, with one of; or range, with of; or order; not both"
+                ));
+            }
         };
         match (standing, &claim, &why) {
             (Standing::NotModelled, None, Some(_)) => {}
@@ -164,6 +204,16 @@ impl TryFrom<Entry> for Published {
                 return Err(format!("{id} is not modelled: it needs why, and no value"));
             }
             (_, None, _) => return Err(format!("{id} needs a value, a range or an order")),
+            (Standing::Restates, _, None) => {
+                return Err(format!("{id} restates something: say in why what it is"));
+            }
+            (Standing::Prediction, Some(Claim::Within { range, of, .. }), None)
+                if range.0 < range.1 && of.len() == 1 =>
+            {
+                let both =
+                    "of = [first, last]: both ends of what it covers; or says in why that it is of one place";
+                return Err(format!("{id} is a range: it needs {both}"));
+            }
             _ => {}
         }
         let fittable = standing == Standing::Calibration && matches!(claim, Some(Claim::Within { .. }));

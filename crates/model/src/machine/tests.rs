@@ -295,8 +295,7 @@ fn watts_are_known_where_every_part_says_them() {
     );
     let watts = |of: Platform, name: &str, value: f64| {
         let unit = crate::platform::unit::Unit::named("W").expect("it is one");
-        let (class, source) = (crate::platform::Class::Assumed, "a test".to_string());
-        of.given(name, crate::platform::Number { value, unit, class, source, range: (value, value), line: 0 })
+        of.given(name, crate::platform::Number::given(value, unit, "a test", (value, value)))
     };
     let said = watts(watts(platform, "tor.watts.idle", 20.0), "tor.watts.busy", 36.0);
     let power = setting(&said, &load, 1).expect("it is complete").power;

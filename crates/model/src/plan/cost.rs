@@ -177,8 +177,8 @@ fn range(task: &Task<'_>, plan: &Plan, (economy, at_most): (Economy, bool)) -> R
 mod tests {
     use super::*;
     use crate::plan::{families, plan};
+    use crate::platform::Number;
     use crate::platform::unit::Unit;
-    use crate::platform::{Class, Number};
 
     fn shipped(platform: &str) -> (Platform, Workload) {
         let platform = crate::platform::shipped::shipped(platform).expect("it is shipped");
@@ -188,7 +188,7 @@ mod tests {
 
     fn number(value: f64, unit: &str, range: (f64, f64)) -> Number {
         let unit = Unit::named(unit).expect("it is one");
-        Number { value, unit, class: Class::Assumed, source: "a test".into(), range, line: 0 }
+        Number::given(value, unit, "a test", range)
     }
 
     fn costs(platform: &Platform, workload: &Workload, rate: Option<f64>) -> Cost {

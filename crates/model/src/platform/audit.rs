@@ -71,8 +71,8 @@ impl Audit {
         if whole == 0.0 { 0.0 } else { squares(&|swing| swing.class == class) / whole }
     }
 
-    /// The share of numbers that were guessed or fitted.
+    /// The share of numbers that were guessed, chosen or fitted.
     pub fn doubtful(&self) -> f64 {
-        self.share(Class::Assumed) + self.share(Class::Fitted)
+        Class::ALL.into_iter().filter(|class| class.is_doubtful()).map(|class| self.share(class)).sum()
     }
 }

@@ -2,7 +2,7 @@
 
 use super::parts::{self, Part, Said};
 use super::unit::{Dimension, Unit};
-use super::{COMPOSED, Class, Number, Platform};
+use super::{COMPOSED, Class, Number, NumberPlace, Platform};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -84,16 +84,21 @@ pub(super) fn no_count(name: &str) -> String {
 struct Reader<'a> {
     text: &'a str,
     file: &'a str,
+    /// Of the platform: whose numbers those are that the file states.
+    name: String,
     numbers: BTreeMap<String, Number>,
 }
 
 pub(super) fn parse(text: &str, file: &str) -> Result<Platform, LoadError> {
-    let mut reader = Reader { text, file, numbers: BTreeMap::new() };
+    let mut reader = Reader { text, file, name: String::new(), numbers: BTreeMap::new() };
     let table = DeTable::parse(text).map_err(|error| {
         let at = error.span().map_or(0, |span| span.start);
         reader.wrong(at, error.message().to_string())
     })?;
     let table = table.get_ref();
+    if let Some(name) = table.get("name") {
+        reader.name = reader.word("name", name)?;
+    }
     let mut words = ["name", "title", "family", "base"].map(|word| (word, None));
     if let Some(base) = table.get("base") {
         reader.numbers = reader.base(base)?;
@@ -276,7 +281,8 @@ impl Reader<'_> {
                 format!("{name}: its range begins at {}; of what is counted there is at least 1", range.0);
             return Err(self.wrong(at, if value == 0.0 { no_count(name) } else { range }));
         }
-        Ok(Number { value, unit, class, source, range, line: self.line(at) })
+        let origin = NumberPlace { platform: self.name.clone(), number: name.into() };
+        Ok(Number { value, unit, class, source, origin, range, line: self.line(at) })
     }
 
     fn range(&self, name: &str, value: &Spanned<DeValue<'_>>) -> Result<(f64, f64), LoadError> {

@@ -44,16 +44,28 @@ pub enum Class {
     Published,
     /// By the part's vendor.
     Datasheet,
-    /// By `millrace model fit`, on points that are marked as calibration.
+    /// Such that a published result comes out, by whatever means: it could not have been told without that result.
     Fitted,
-    /// By somebody who had to.
+    /// By us, with a published result in sight that another choice would have missed.
+    Chosen,
+    /// By somebody who had to, without looking at what comes of it.
     Assumed,
 }
 
 impl Class {
     /// All.
-    pub const ALL: [Class; 5] =
-        [Class::Measured, Class::Published, Class::Datasheet, Class::Fitted, Class::Assumed];
+    pub const ALL: [Class; 6] =
+        [Class::Measured, Class::Published, Class::Datasheet, Class::Fitted, Class::Chosen, Class::Assumed];
+
+    /// Whether it was free: its value owes something to results that the model is held against.
+    pub const fn is_free(self) -> bool {
+        matches!(self, Class::Fitted | Class::Chosen)
+    }
+
+    /// Whether it was guessed or free: what an answer had better not rest on.
+    pub const fn is_doubtful(self) -> bool {
+        self.is_free() || matches!(self, Class::Assumed)
+    }
 
     /// As files write it.
     pub const fn name(self) -> &'static str {
@@ -62,6 +74,7 @@ impl Class {
             Class::Published => "published",
             Class::Datasheet => "datasheet",
             Class::Fitted => "fitted",
+            Class::Chosen => "chosen",
             Class::Assumed => "assumed",
         }
     }
@@ -78,6 +91,8 @@ pub struct Number {
     pub class: Class,
     /// … and in particular.
     pub source: String,
+    /// Which file states it, and under which name: that of a base or of a part's platform, where it was taken over from there.
+    pub origin: NumberPlace,
     /// The least and the most that it could be, in `unit`.
     pub range: (f64, f64),
     /// Of the file, for errors.
@@ -232,7 +247,8 @@ impl Platform {
     #[must_use]
     pub fn given(&self, name: &str, number: Number) -> Platform {
         let mut changed = self.unread();
-        changed.numbers.insert(name.into(), number);
+        let origin = NumberPlace { platform: self.name.clone(), number: name.into() };
+        changed.numbers.insert(name.into(), Number { origin, ..number });
         changed
     }
 

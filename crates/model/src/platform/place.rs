@@ -1,12 +1,13 @@
 //! Where a number is: a platform's name and the number's, written `bluefield2-ib | nic.latency`.
 
-use super::{LoadError, Number, Platform, Platforms};
-use crate::platform::unit::Dimension;
+use super::unit::{Dimension, Unit};
+use super::{Class, LoadError, Number, Platform, Platforms};
 use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// A number of a platform, by name.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
 #[serde(try_from = "String")]
 pub struct NumberPlace {
     /// Which platform.
@@ -35,6 +36,12 @@ impl fmt::Display for NumberPlace {
 }
 
 impl Number {
+    /// One that somebody gives: assumed, and stated wherever it is put.
+    pub fn given(value: f64, unit: Unit, source: &str, range: (f64, f64)) -> Number {
+        let (class, source, origin) = (Class::Assumed, source.into(), NumberPlace::default());
+        Number { value, unit, class, source, origin, range, line: 0 }
+    }
+
     /// Whether it could be `value`, in its unit.
     ///
     /// # Errors
@@ -54,6 +61,21 @@ impl Number {
     }
 }
 
+impl Platform {
+    /// Puts values in place: of its own numbers, and of those that it takes over. Its own name for one is stronger than that of who states it.
+    pub(super) fn set(&mut self, values: &BTreeMap<NumberPlace, f64>) {
+        if values.is_empty() {
+            return;
+        }
+        for (name, number) in &mut self.numbers {
+            let own = NumberPlace { platform: self.name.clone(), number: name.clone() };
+            if let Some(value) = values.get(&own).or_else(|| values.get(&number.origin)) {
+                number.value = *value;
+            }
+        }
+    }
+}
+
 impl Platforms {
     /// The number there.
     ///
@@ -61,23 +83,6 @@ impl Platforms {
     /// There is no such platform, or no such number.
     pub fn number(&self, at: &NumberPlace) -> Result<Number, LoadError> {
         Ok(self.named(&at.platform)?.number(&at.number)?.clone())
-    }
-
-    /// The same with these values there, in the numbers' units.
-    ///
-    /// # Errors
-    /// There is no such platform, or no such number.
-    pub fn with_values<'a>(
-        &self,
-        values: impl IntoIterator<Item = (&'a NumberPlace, f64)>,
-    ) -> Result<Platforms, LoadError> {
-        let mut all = self.clone();
-        for (at, value) in values {
-            let platform: &Platform = &*all.named(&at.platform)?;
-            platform.number(&at.number)?;
-            all = all.with(platform.with(&at.number, value));
-        }
-        Ok(all)
     }
 
     /// Whether the number there was read.
@@ -117,5 +122,15 @@ mod tests {
         assert_eq!(platform.count("nic.shared_units"), Ok(27));
         assert!(changed.was_read(&units) && !changed.was_read(&latency));
         assert!(all.with_values([(&at("bluefield2-ib | no.such"), 1.0)]).is_err());
+        // Who takes a number over has the new value, too, unless it is given one of its own.
+        let latency = at("bluefield2-eth | network.latency");
+        let span =
+            |of: &Platforms, name: &str| of.named(name).and_then(|platform| platform.span("network.latency"));
+        let moved = all
+            .with_values([(&latency, 500.0), (&at("u280-ddr4 | network.latency"), 700.0)])
+            .expect("they are there");
+        assert_eq!(span(&moved, "harp-upi"), Ok(base::Picos::from_nanos(500)));
+        assert_eq!(span(&moved, "u280-ddr4"), Ok(base::Picos::from_nanos(700)));
+        assert_eq!(all.number(&at("u280-ddr4 | network.latency")).map(|number| number.origin), Ok(latency));
     }
 }

@@ -4,7 +4,7 @@
 //! with another number in it. A set belongs to one run: it remembers which numbers were read.
 
 use super::shipped::{SHIPPED, shipped};
-use super::{LoadError, Platform};
+use super::{LoadError, NumberPlace, Platform};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -14,6 +14,8 @@ use std::rc::Rc;
 pub struct Platforms {
     /// In place of the shipped ones of these names, or beside them.
     changed: BTreeMap<String, Platform>,
+    /// Numbers that have another value, wherever they are taken over.
+    values: BTreeMap<NumberPlace, f64>,
     taken: RefCell<BTreeMap<String, Rc<Platform>>>,
 }
 
@@ -28,7 +30,23 @@ impl Platforms {
     pub fn with(&self, platform: Platform) -> Platforms {
         let mut changed = self.changed.clone();
         changed.insert(platform.name.clone(), platform);
-        Platforms { changed, taken: RefCell::default() }
+        Platforms { changed, values: self.values.clone(), taken: RefCell::default() }
+    }
+
+    /// The same with these values there, in the numbers' units, and in all platforms that take these numbers over from there.
+    ///
+    /// # Errors
+    /// There is no such platform, or no such number.
+    pub fn with_values<'a>(
+        &self,
+        values: impl IntoIterator<Item = (&'a NumberPlace, f64)>,
+    ) -> Result<Platforms, LoadError> {
+        let mut all = self.values.clone();
+        for (at, value) in values {
+            self.number(at)?;
+            all.insert(at.clone(), value);
+        }
+        Ok(Platforms { changed: self.changed.clone(), values: all, taken: RefCell::default() })
     }
 
     /// The platform of this name.
@@ -39,10 +57,11 @@ impl Platforms {
         if let Some(platform) = self.taken.borrow().get(name) {
             return Ok(Rc::clone(platform));
         }
-        let platform = match self.changed.get(name) {
+        let mut platform = match self.changed.get(name) {
             Some(platform) => platform.unread(),
             None => shipped(name).unwrap_or_else(|| Err(self.unknown(name)))?,
         };
+        platform.set(&self.values);
         let platform = Rc::new(platform);
         self.taken.borrow_mut().insert(name.into(), Rc::clone(&platform));
         Ok(platform)

@@ -28,13 +28,35 @@ pub struct System {
     pub title: &'static str,
     /// Its setups, in the order of its review.
     pub experiments: &'static [Experiment],
+    /// Platforms that they run on.
+    pub platforms: &'static [&'static str],
     published: (&'static str, &'static str),
 }
 
 impl System {
     /// Experiments of ours: nobody published what they should say.
     pub const fn own(name: &'static str, title: &'static str, experiments: &'static [Experiment]) -> System {
-        System { name, title, experiments, published: ("own", "system = \"\"\nsource = \"\"\nresult = []") }
+        System {
+            name,
+            title,
+            experiments,
+            platforms: &[],
+            published: ("own", "system = \"\"\nsource = \"\"\nresult = []"),
+        }
+    }
+
+    /// One that one can work out in the head.
+    #[cfg(test)]
+    pub(crate) const fn of_toys() -> System {
+        use crate::experiment::toy;
+        let published = ("toy.toml", toy::RESULTS);
+        System {
+            name: "toy",
+            title: "a toy",
+            experiments: &[toy::EXPERIMENT],
+            platforms: &["toy"],
+            published,
+        }
     }
 
     /// What its authors published.
@@ -52,30 +74,35 @@ pub const ALL: &[System] = &[
         name: "offpath",
         title: "Characterizing Off-path SmartNIC (OSDI 2023)",
         experiments: offpath::experiments::ALL,
+        platforms: &["bluefield2-ib"],
         published: ("published/offpath.toml", include_str!("../../published/offpath.toml")),
     },
     System {
         name: "dagger",
         title: "Dagger: RPCs with near-memory reconfigurable NICs (2020)",
         experiments: dagger::experiments::ALL,
+        platforms: &["broadwell-fpga"],
         published: ("published/dagger.toml", include_str!("../../published/dagger.toml")),
     },
     System {
         name: "orca",
         title: "ORCA, or RAMBDA (HPCA 2023)",
         experiments: orca::experiments::ALL,
+        platforms: &["harp-upi", "u280-ddr4", "u280-hbm2"],
         published: ("published/orca.toml", include_str!("../../published/orca.toml")),
     },
     System {
         name: "incbricks",
         title: "IncBricks (ASPLOS 2017)",
         experiments: incbricks::experiments::ALL,
+        platforms: &["xpliant-octeon"],
         published: ("published/incbricks.toml", include_str!("../../published/incbricks.toml")),
     },
     System {
         name: "rpcacc",
         title: "RPCAcc: a PCIe-attached RPC accelerator (2024)",
         experiments: rpcacc::experiments::ALL,
+        platforms: &["pcie-rpc-accelerator", "onchip-rpc-accelerator", "bluefield3"],
         published: ("published/rpcacc.toml", include_str!("../../published/rpcacc.toml")),
     },
 ];

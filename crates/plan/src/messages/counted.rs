@@ -208,7 +208,7 @@ impl Traffic for Counted {
 
 #[cfg(test)]
 mod tests {
-    use super::super::family::{Family, drawn, services};
+    use super::super::family::{Family, drawn, services, shipped};
     use super::super::link::Kind;
     use super::*;
     use model::platform::Platforms;
@@ -223,7 +223,7 @@ mod tests {
     /// of these is one write more. A walk reads what the tree says that there is to read.
     #[test]
     fn the_codec_counts_what_the_model_reckons() {
-        for ((bench, shapes), family) in all_benches().iter().zip(drawn()) {
+        for ((bench, shapes), family) in shipped(all_benches).iter().zip(drawn()) {
             let all = Counter::all(&family.messages, &pcie()).expect("drawn messages are good");
             for (shape, counted) in shapes.iter().zip(&all) {
                 let short = shape.strings.len() - shape.long_strings().count();

@@ -3,13 +3,13 @@
 use super::counted::Counted;
 use super::host::Sending;
 use super::link::{Clocked, Link};
-use crate::model::repro::{number, range};
+use crate::model::repro::{beside, number};
 use base::Picos;
 use bench::report::Table;
 use codec::decode::Writes;
 use codec::encode::Strategy;
 use model::experiment::Rows;
-use model::experiment::compare::{Compared, Verdict};
+use model::experiment::compare::Compared;
 use model::system::rpcacc::traffic::Traffic;
 
 /// A result is met within this share of what was published.
@@ -164,28 +164,21 @@ pub fn host(families: &[Seen]) -> Table {
 pub fn comparison(codec: &[Compared<'_>], shapes: &[Compared<'_>]) -> Table {
     let mut table = Table::new(["result", "published", "codec", "deviation", "25 %", "model's shapes"]);
     for (one, other) in codec.iter().zip(shapes) {
-        let Verdict::Number { published, modelled, error } = &one.verdict else { continue };
-        let reckoned = match &other.verdict {
-            Verdict::Number { modelled, .. } => number(*modelled),
-            _ => String::new(),
+        let (Some([published, modelled, deviation]), Some(error)) =
+            (beside(&one.verdict), one.verdict.error())
+        else {
+            continue;
         };
+        let reckoned = beside(&other.verdict).map_or(String::new(), |[_, modelled, _]| modelled);
         let verdict = if error.abs() <= BAND { "ok" } else { "missed" };
         let result = format!("{:8}{}", one.result.id, one.result.what);
-        table.row([
-            result,
-            range(*published),
-            number(*modelled),
-            format!("{:+.1} %", error * 100.0),
-            verdict.into(),
-            reckoned,
-        ]);
+        table.row([result, published, modelled, deviation, verdict.into(), reckoned]);
     }
     table
 }
 
 /// The results that were missed.
 pub fn missed<'a>(codec: &'a [Compared<'_>]) -> impl Iterator<Item = &'a str> {
-    let is_missed =
-        |one: &&Compared<'_>| matches!(one.verdict, Verdict::Number { error, .. } if error.abs() > BAND);
+    let is_missed = |one: &&Compared<'_>| one.verdict.error().is_some_and(|error| error.abs() > BAND);
     codec.iter().filter(is_missed).map(|one| one.result.id.as_str())
 }

@@ -1,4 +1,4 @@
-//! `millrace model audit`: how much of an answer rests on numbers that were assumed or fitted.
+//! `millrace model audit`: how much of an answer rests on numbers that were assumed, chosen or fitted.
 
 use super::{Failure, platform, print};
 use crate::model::repro::{experiment, number};
@@ -13,7 +13,7 @@ use model::{Platform, Platforms, system};
 use serde_json::json;
 use serve::process::{panics::caught, progress};
 
-/// Say how much of an answer rests on assumed or fitted numbers
+/// Say how much of an answer rests on assumed, chosen or fitted numbers
 ///
 /// Every number of the platform that the experiment reads is moved to both ends of its range, and the experiment run again: how far its rows move, and
 /// which class of numbers moves them. Simulations that a number does not touch are not run again, and the others are shorter than those of `millrace
@@ -195,10 +195,11 @@ fn shown(platform: &Platform, answer: &Answer, (runs, divisor): (usize, u64)) ->
     }
     text += &format!("{table}\n");
     let shares = Class::ALL.map(|class| format!("{:.0} % {}", answer.share(class) * 100.0, class.name()));
-    let doubtful = answer.share(Class::Assumed) + answer.share(Class::Fitted);
+    let doubtful: f64 =
+        Class::ALL.into_iter().filter(|class| class.is_doubtful()).map(|class| answer.share(class)).sum();
     text += &format!("  of what moves these rows: {}\n", shares.join(", "));
     text += &format!(
-        "  {:.0} % rests on assumed or fitted numbers; a row is uncertain by {:.0} % (median, all numbers at once)\n",
+        "  {:.0} % rests on assumed, chosen or fitted numbers; a row is uncertain by {:.0} % (median, all numbers at once)\n",
         doubtful * 100.0,
         uncertainty(answer) * 100.0
     );

@@ -24,8 +24,9 @@ pub fn comparison(compared: &[Compared<'_>]) -> Vec<Block> {
     let spots: Vec<_> = compared.iter().filter_map(spot).collect();
     let mut blocks = Vec::new();
     if !spots.is_empty() {
-        let names = [Standing::Prediction, Standing::Calibration].map(|standing| standing.to_string());
-        let plot = scatter("Published and modelled", &[&names[0], &names[1]], MISS, &spots);
+        let names = GROUPS.map(|standing| standing.to_string());
+        let names = names.each_ref().map(String::as_str);
+        let plot = scatter("Published and modelled", &names, MISS, &spots);
         let worst = bars("Largest errors, %", &errors(compared));
         blocks.push(Block::Pair(plot, worst));
     }
@@ -34,8 +35,15 @@ pub fn comparison(compared: &[Compared<'_>]) -> Vec<Block> {
 }
 
 fn spot(one: &Compared<'_>) -> Option<Spot> {
-    let Verdict::Number { published: (least, most), modelled, error } = one.verdict else { return None };
-    let published = modelled.clamp(least, most);
+    let (published, modelled, error) = match one.verdict {
+        Verdict::Number { published, modelled, error } => (published, modelled, error),
+        // Of a range the value that is furthest out.
+        Verdict::Range { published: (least, most), modelled: (low, high), error } => {
+            let modelled = if error < 0.0 { low } else { high };
+            (modelled.clamp(least, most), modelled, error)
+        }
+        _ => return None,
+    };
     let name = format!(
         "{} {}: {published} published, {modelled:.4} modelled, {:+.1} %",
         one.result.id,
@@ -45,18 +53,18 @@ fn spot(one: &Compared<'_>) -> Option<Spot> {
     Some(Spot { name, at: (published, modelled), group: group(one) })
 }
 
+/// Standings by colour.
+const GROUPS: [Standing; 3] = [Standing::Prediction, Standing::Calibration, Standing::Restates];
+
 fn group(one: &Compared<'_>) -> usize {
-    usize::from(one.result.standing == Standing::Calibration)
+    GROUPS.iter().position(|standing| *standing == one.result.standing).unwrap_or(0)
 }
 
 /// The worst first.
 fn errors(compared: &[Compared<'_>]) -> Vec<Bar> {
-    let bar = |one: &Compared<'_>| match one.verdict {
-        Verdict::Number { error, .. } => {
-            let percent = (error.abs() * 1000.0).round() / 10.0;
-            Some(Bar { name: one.result.id.clone(), value: percent, group: group(one) })
-        }
-        _ => None,
+    let bar = |one: &Compared<'_>| {
+        let percent = (one.verdict.error()?.abs() * 1000.0).round() / 10.0;
+        Some(Bar { name: one.result.id.clone(), value: percent, group: group(one) })
     };
     let mut all: Vec<_> = compared.iter().filter_map(bar).collect();
     all.sort_by(|a, b| b.value.total_cmp(&a.value));
@@ -68,7 +76,9 @@ fn errors(compared: &[Compared<'_>]) -> Vec<Bar> {
 pub fn misses(compared: &[Compared<'_>]) -> Vec<String> {
     let said = |one: &Compared<'_>| {
         let by = match one.verdict {
-            Verdict::Number { error, .. } if error.abs() > MISS => format!("{:+.0} %", error * 100.0),
+            Verdict::Number { error, .. } | Verdict::Range { error, .. } if error.abs() > MISS => {
+                format!("{:+.0} %", error * 100.0)
+            }
             Verdict::Order { holds: false, .. } => "the order is another".into(),
             _ => return None,
         };
@@ -81,10 +91,18 @@ pub fn misses(compared: &[Compared<'_>]) -> Vec<String> {
 /// What was published of a row, on the row's own scale: a ratio to another row times what the model says of that.
 fn published(row: &Row, compared: &[Compared<'_>]) -> Option<(String, (f64, f64))> {
     compared.iter().find_map(|one| {
-        let Some(Claim::Within { range: (least, most), of, .. }) = &one.result.claim else { return None };
-        let Verdict::Number { modelled, .. } = one.verdict else { return None };
-        let is_it = (of.experiment.as_str(), &of.variant, &of.point, of.metric.as_str())
-            == (row.experiment, &row.variant, &row.point, row.metric);
+        let Some(Claim::Within { range: (least, most), of, over }) = &one.result.claim else { return None };
+        let is_it = of.iter().any(|of| {
+            (of.experiment.as_str(), &of.variant, &of.point, of.metric.as_str())
+                == (row.experiment, &row.variant, &row.point, row.metric)
+        });
+        let modelled = match one.verdict {
+            Verdict::Number { modelled, .. } => modelled,
+            Verdict::Range { modelled: (low, high), .. } if low == high => low,
+            // Of several places each is on its own scale, unless they are ratios to another row.
+            Verdict::Range { .. } if over.is_none() => row.value,
+            _ => return None,
+        };
         let scale = if modelled == 0.0 { 1.0 } else { row.value / modelled };
         let name = format!("{} {}: published", one.result.id, one.result.what);
         is_it.then(|| (name, (least * scale, most * scale)))

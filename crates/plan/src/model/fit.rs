@@ -10,7 +10,6 @@ use model::experiment::compare::compare;
 use model::experiment::fit::{Fitted, fit, tasks};
 use model::experiment::published::{Results, Standing};
 use model::platform::{Class, edit};
-use model::system;
 use serve::process::panics::caught;
 use serve::process::progress;
 use std::path::{Path, PathBuf};
@@ -41,10 +40,7 @@ pub struct Fit {
 impl Fit {
     /// Does it.
     pub fn run(&self) -> Result<(), Failure> {
-        let system = system::ALL.iter().find(|system| system.name == self.system).ok_or_else(|| {
-            let known: Vec<_> = system::ALL.iter().map(|system| system.name).collect();
-            format!("there is no system {}; there are {}", self.system, known.join(", "))
-        })?;
+        let system = super::system(&self.system)?;
         let results = system.results()?;
         let tasks = tasks(&results);
         if tasks.is_empty() {

@@ -6,16 +6,19 @@ mod audit;
 mod evaluation;
 mod files;
 mod fit;
+mod rank;
 pub mod repro;
+mod validate;
 
 use crate::host::{CheckHost, ThisHost};
 use clap::Subcommand;
 use model::Platform;
 use model::platform::shipped::SHIPPED;
+use model::system::{self, System};
 use std::error::Error;
 use std::io::Write;
 
-/// The hardware model: list platforms, check files, say what answers rest on, fit constants
+/// The hardware model: list platforms, check files, say what answers rest on, fit constants, count them
 #[derive(clap::Args, Debug)]
 pub struct Model {
     #[command(subcommand)]
@@ -28,6 +31,8 @@ enum Command {
     Check(files::Check),
     Audit(audit::Audit),
     Fit(fit::Fit),
+    Rank(rank::Rank),
+    Validate(validate::Validate),
     Messages(crate::messages::Messages),
     ThisHost(ThisHost),
     CheckHost(CheckHost),
@@ -46,11 +51,24 @@ impl Model {
             Command::Check(check) => check.run(),
             Command::Audit(audit) => audit.run(),
             Command::Fit(fit) => fit.run(),
+            Command::Rank(rank) => rank.run(),
+            Command::Validate(validate) => validate.run(),
             Command::Messages(messages) => messages.run(),
             Command::ThisHost(probe) => probe.run(),
             Command::CheckHost(check) => check.run(),
         }
     }
+}
+
+/// A published system by its name.
+///
+/// # Errors
+/// There is none; those that there are.
+fn system(name: &str) -> Result<&'static System, Failure> {
+    system::ALL.iter().find(|system| system.name == name).ok_or_else(|| {
+        let known: Vec<_> = system::ALL.iter().map(|system| system.name).collect();
+        format!("there is no system {name}; there are {}", known.join(", ")).into()
+    })
 }
 
 /// A shipped platform by its name, or that of a file by its path.

@@ -22,8 +22,9 @@ use std::time::Instant;
 /// Run the evaluations of published systems on the model of their hardware, and compare.
 ///
 /// Each experiment is an evaluation setup of a paper. What its authors printed stands in files with a standing: `calibration` (a
-/// constant of the model was fitted on it), `prediction` (none was), `not modelled` (and why). A run prints published, modelled and error, and
-/// ends with a line per system and the digest of all rows.
+/// constant of the model was fitted on it), `prediction` (none was), `restates` (it repeats an input or another result, and counts for nothing), `not
+/// modelled` (and why). A range holds if the model is in it at both ends of what it covers. A run prints published, modelled and error, and
+/// ends with a line per system and the digest of all rows. How well results are told that nothing was fitted on: `millrace model validate`.
 #[derive(Args, Debug)]
 pub struct Repro {
     #[command(subcommand)]
@@ -213,7 +214,7 @@ pub(crate) fn number(value: f64) -> String {
     }
 }
 
-pub(crate) fn range((least, most): (f64, f64)) -> String {
+fn range((least, most): (f64, f64)) -> String {
     if least == most { number(least) } else { format!("{} – {}", number(least), number(most)) }
 }
 
@@ -226,18 +227,30 @@ fn order(values: &[f64], holds: bool) -> String {
     }
 }
 
+/// Published, modelled, and by how much they differ, of a number or a range.
+pub(crate) fn beside(verdict: &Verdict) -> Option<[String; 3]> {
+    let percent = |error: f64| format!("{:+.1} %", error * 100.0);
+    match verdict {
+        Verdict::Number { published, modelled, error } => {
+            Some([number(*published), number(*modelled), percent(*error)])
+        }
+        Verdict::Range { published, modelled, error } => {
+            let by = if *error == 0.0 { "inside".into() } else { percent(*error) };
+            Some([range(*published), range(*modelled), by])
+        }
+        _ => None,
+    }
+}
+
 pub(crate) fn comparison(compared: &[Compared<'_>]) -> Table {
     let mut table = Table::new(["result", "published", "modelled", "error", "standing"]);
     for one in compared {
         let [published, modelled, error] = match &one.verdict {
-            Verdict::Number { published, modelled, error } => {
-                [range(*published), number(*modelled), format!("{:+.1} %", error * 100.0)]
-            }
             Verdict::Order { holds, values } => {
                 ["rising".into(), order(values, *holds), if *holds { "right" } else { "wrong" }.into()]
             }
             Verdict::NoRow(place) => ["".into(), format!("not run: {}", place.experiment), "".into()],
-            Verdict::NotModelled => ["".into(), "".into(), "".into()],
+            other => beside(other).unwrap_or_default(),
         };
         let result = format!("{:8}{}", one.result.id, one.result.what);
         table.row([result, published, modelled, error, one.result.standing.to_string()]);
@@ -252,15 +265,21 @@ fn remarks(compared: &[Compared<'_>]) -> Vec<String> {
 }
 
 fn verdict(predictions: &Summary, calibration: &Summary) -> String {
+    let percent = |share: f64| format!("{:.1} %", share * 100.0);
+    let held = |of: &Summary| format!("{} of {} ranges hold", of.ranges_right, of.ranges);
     format!(
-        "predictions: {} numbers, median error {:.1} %, worst {:.1} %, {} of {} orders right; calibration: {} numbers, worst {:.1} %",
+        "predictions: {} single numbers, median error {}, worst {}; {} (worst {}); {} of {} orders right; \
+         calibration: {} numbers, worst {}; {}",
         predictions.numbers,
-        predictions.median * 100.0,
-        predictions.worst * 100.0,
+        percent(predictions.median),
+        percent(predictions.worst),
+        held(predictions),
+        percent(predictions.worst_range),
         predictions.orders_right,
         predictions.orders,
         calibration.numbers,
-        calibration.worst * 100.0
+        percent(calibration.worst),
+        held(calibration),
     )
 }
 

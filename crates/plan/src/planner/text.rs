@@ -244,7 +244,7 @@ fn confidence(sure: &Confidence) -> Vec<String> {
     let mut said = vec![
         format!("confidence: {}, of which", ends(sure.range)),
         format!(
-            "  {} if numbers err within their ranges; {:.0} % of that from assumed or fitted ones",
+            "  {} if numbers err within their ranges; {:.0} % of that from assumed, chosen or fitted ones",
             ends(sure.by_numbers),
             sure.doubtful * 100.0
         ),

@@ -3,8 +3,8 @@
 use bench::report::format::{micros, short};
 use model::plan::answer::Plan;
 use model::plan::cost::{Cost, PRICES};
+use model::platform::Number;
 use model::platform::unit::{Dimension, Unit, bytes_of, quantity};
-use model::platform::{Class, Number};
 use model::workload::{Class as Operations, Workload};
 use model::{Platform, plan::Objective};
 use serde_json::json;
@@ -95,8 +95,7 @@ pub(super) fn set(
         return Err(failed(format!("{number} is no whole number")));
     }
     let written = |number: &Number| format!("{} {}", number.value, number.unit.name);
-    let (class, source) = (Class::Assumed, "--set".to_string());
-    let new = Number { value: number, unit, class, source, range: (number, number), line: 0 };
+    let new = Number::given(number, unit, "--set", (number, number));
     let change = Change { name: name.into(), before: before.as_ref().map(written), after: written(&new) };
     Ok((platform.given(name, new), workload.clone(), change))
 }

@@ -24,12 +24,12 @@ pub const ALL: &[Experiment] = &[
     Experiment {
         id: "P-E1",
         title: "deserialising across PCIe and to the accelerator's memory",
-        run: |platforms, seed| deserialise::across(&drawn(), platforms, seed),
+        run: |platforms, seed| deserialise::across(&drawn(platforms)?, platforms, seed),
     },
     Experiment {
         id: "P-E2",
         title: "serialising by latency of the memory behind it",
-        run: |platforms, seed| serialise::by_latency(&drawn(), platforms, seed),
+        run: |platforms, seed| serialise::by_latency(&drawn(platforms)?, platforms, seed),
     },
     Experiment {
         id: "P-E3",
@@ -39,7 +39,7 @@ pub const ALL: &[Experiment] = &[
     Experiment {
         id: "P-E4",
         title: "one-shot and field-by-field deserialising",
-        run: |platforms, seed| deserialise::one_shot(&drawn(), platforms, seed),
+        run: |platforms, seed| deserialise::one_shot(&drawn(platforms)?, platforms, seed),
     },
     Experiment {
         id: "P-E5",
@@ -49,14 +49,14 @@ pub const ALL: &[Experiment] = &[
     Experiment {
         id: "P-E6",
         title: "three serialisers",
-        run: |platforms, seed| serialise::three(&drawn(), platforms, seed),
+        run: |platforms, seed| serialise::three(&drawn(platforms)?, platforms, seed),
     },
     Experiment { id: "P-E7", title: "BlueField-3 with the same ideas", run: rivals::bluefield },
     Experiment { id: "P-E8", title: "field-by-field and one-shot over a coherent link", run: rivals::dagger },
     Experiment {
         id: "P-E9",
         title: "PCIe-attached and on-chip accelerators",
-        run: |platforms, seed| rivals::on_chip(&drawn(), platforms, seed),
+        run: |platforms, seed| rivals::on_chip(&drawn(platforms)?, platforms, seed),
     },
     Experiment { id: "P-E10", title: "automatic field updating", run: service::updating },
     Experiment { id: "P-E11", title: "image service by host cores", run: service::image },
@@ -77,19 +77,20 @@ type Measured = (&'static str, &'static str, f64);
 
 /// Measures every message of every bench and adds rows for each, for each bench and for all.
 fn by_message(
+    benches: &[Bench],
     rows: &mut Rows,
-    experiment: &'static str,
-    variant: &str,
+    at: (&'static str, &str),
     mut measure: impl FnMut(&str, &Shape) -> Result<Vec<Measured>, LoadError>,
 ) -> Result<(), LoadError> {
-    by_traffic(&drawn(), rows, (experiment, variant), |point, of| measure(point, of.shape()))
+    by_traffic(benches, rows, at, |point, of| measure(point, of.shape()))
 }
 
 /// The messages that profiles give.
-fn drawn() -> Vec<Bench> {
+fn drawn(platforms: &Platforms) -> Result<Vec<Bench>, LoadError> {
     let traffic = |shape: Shape| Rc::new(shape) as Rc<dyn Traffic>;
     let bench = |(name, messages): (String, Vec<Shape>)| (name, messages.into_iter().map(traffic).collect());
-    all_benches().into_iter().map(bench).collect()
+    let benches = all_benches(&*platforms.named("pcie-rpc-accelerator")?)?;
+    Ok(benches.into_iter().map(bench).collect())
 }
 
 /// P-E1, P-E2, P-E4, P-E6 and P-E9 with these messages in place of those that profiles give.

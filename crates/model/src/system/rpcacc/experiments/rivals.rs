@@ -17,7 +17,7 @@ const DES: &str = "deserialization time";
 /// BlueField-3, and the accelerator beside it.
 pub(super) fn bluefield(platforms: &Platforms, seed: u64) -> Result<Rows, LoadError> {
     const E: &str = "P-E7";
-    let benches = &drawn();
+    let benches = &drawn(platforms)?;
     let (smart, pcie) = (platforms.named("bluefield3")?, platforms.named("pcie-rpc-accelerator")?);
     let mut rows = Rows::default();
     let ways = [
@@ -26,7 +26,7 @@ pub(super) fn bluefield(platforms: &Platforms, seed: u64) -> Result<Rows, LoadEr
         ("BF3-DSA", Serialising::PresentedWithCopies),
     ];
     for (variant, how) in ways {
-        by_message(&mut rows, E, variant, |_, shape| {
+        by_message(benches, &mut rows, (E, variant), |_, shape| {
             let mut machine = SmartNic::new(&smart, None, seed)?;
             let steps = machine.send(shape, how);
             let (time, arm) = alone(&mut machine.kernel, steps, machine.cores.at);
@@ -34,13 +34,13 @@ pub(super) fn bluefield(platforms: &Platforms, seed: u64) -> Result<Rows, LoadEr
         })?;
     }
     for (variant, one_shot) in [("BF3", false), ("BF3-Oneshot", true)] {
-        by_message(&mut rows, E, variant, |_, shape| {
+        by_message(benches, &mut rows, (E, variant), |_, shape| {
             let mut machine = SmartNic::new(&smart, None, seed)?;
             let steps = machine.receive(shape, one_shot);
             Ok(vec![(DES, "us", alone(&mut machine.kernel, steps, machine.cores.at).0)])
         })?;
     }
-    by_message(&mut rows, E, "RPCAcc", |_, shape| {
+    by_message(benches, &mut rows, (E, "RPCAcc"), |_, shape| {
         let mut machine = Accelerator::new(&pcie, None, seed)?;
         let (send, receive) = (machine.send_presented(shape, true), machine.receive(shape, Placing::OneShot));
         let cores = machine.host.cores.at;
@@ -118,7 +118,7 @@ impl Coherent {
 pub(super) fn dagger(platforms: &Platforms, _: u64) -> Result<Rows, LoadError> {
     const E: &str = "P-E8";
     let platform = platforms.named("pcie-rpc-accelerator")?;
-    let benches = &drawn();
+    let benches = &drawn(platforms)?;
     let link = Coherent::load(&platform)?;
     let hertz = platform.value("upi.clock", Dimension::Frequency)?;
     let number = |name: &str| platform.value(&format!("accelerator.{name}"), Dimension::Cycles);
@@ -126,7 +126,7 @@ pub(super) fn dagger(platforms: &Platforms, _: u64) -> Result<Rows, LoadError> {
     let (width, buffer) = (platform.bytes("accelerator.width")?, platform.bytes("accelerator.buffer")?);
     let cycles = |count: f64| picos(count / hertz);
     let mut rows = Rows::default();
-    by_message(&mut rows, E, "Dagger-ProtoACC", |_, shape| {
+    by_message(benches, &mut rows, (E, "Dagger-ProtoACC"), |_, shape| {
         let mut writes: Vec<_> = shape.writes().iter().map(|bytes| (cycles(field), *bytes)).collect();
         writes[0].0 = cycles(field + message);
         Ok(vec![
@@ -138,7 +138,7 @@ pub(super) fn dagger(platforms: &Platforms, _: u64) -> Result<Rows, LoadError> {
             ),
         ])
     })?;
-    by_message(&mut rows, E, "Dagger-RPCAcc", |_, shape| {
+    by_message(benches, &mut rows, (E, "Dagger-RPCAcc"), |_, shape| {
         let parse = message + shape.writes().len() as f64 * field + shape.wire().div_ceil(width) as f64;
         let time = cycles(parse).plus(link.stream(shape.memory())).plus(link.latency);
         Ok(vec![

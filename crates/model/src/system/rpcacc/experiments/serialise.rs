@@ -1,6 +1,6 @@
 //! P-E2, P-E5, P-E6: time and cycles of serialising one message when nothing else is there.
 
-use super::{alone, by_message, by_traffic, compare, means};
+use super::{alone, by_message, by_traffic, compare, drawn, means};
 use crate::experiment::Rows;
 use crate::platform::{LoadError, Platforms};
 use crate::system::rpcacc::accelerator::Accelerator;
@@ -66,6 +66,8 @@ pub(super) fn cycles(platforms: &Platforms, _: u64) -> Result<Rows, LoadError> {
     const E: &str = "P-E5";
     let platform = platforms.named("pcie-rpc-accelerator")?;
     let software = Software::load(&platform)?;
+    let (benches, services) = (all_benches(&platform)?, deathstarbench(&platform)?);
+    let traffic = &drawn(platforms)?;
     let mut rows = Rows::default();
     let measured = |shapes: &[&Shape], handed: Handed| {
         let cycles = |handed| shapes.iter().map(|shape| software.serialise(shape, handed)).sum::<f64>();
@@ -78,19 +80,18 @@ pub(super) fn cycles(platforms: &Platforms, _: u64) -> Result<Rows, LoadError> {
         ]
     };
     for (variant, handed) in OFFLOADS {
-        by_message(&mut rows, E, variant, |_, shape| Ok(measured(&[shape], handed)))?;
-        for (bench, messages) in all_benches() {
+        by_message(traffic, &mut rows, (E, variant), |_, shape| Ok(measured(&[shape], handed)))?;
+        for (bench, messages) in &benches {
             let of = measured(&messages.iter().collect::<Vec<_>>(), handed);
             rows.add((E, variant, &format!("{bench}, totals")), of[1].0, of[1].1, of[1].2);
         }
-        let mut bars: Vec<Vec<_>> = all_benches()
+        let mut bars: Vec<Vec<_>> = benches
             .iter()
             .map(|(_, messages)| {
                 let of: Vec<_> = messages.iter().map(|shape| measured(&[shape], handed)[1].2).collect();
                 vec![("normalised CPU cycles", "ratio", average(&of))]
             })
             .collect();
-        let services = deathstarbench();
         let replies: Vec<_> = services.iter().map(|s| measured(&[&s.request, &s.reply], handed)).collect();
         for (service, measured) in services.iter().zip(&replies) {
             for (metric, unit, value) in measured {

@@ -171,7 +171,7 @@ pub(super) fn social(platforms: &Platforms, seed: u64) -> Result<Rows, LoadError
     let mut rows = Rows::default();
     let mut ratios: Vec<Vec<f64>> = vec![vec![]; DESIGNS.len()];
     let mut over_rival = ratios.clone();
-    for service in deathstarbench() {
+    for service in deathstarbench(&platform)? {
         let mut times = vec![];
         for design in DESIGNS {
             let [receive, send] = codec(&platform, &service, design, seed)?;

@@ -1,0 +1,324 @@
+//! `millrace model validate`: results are left out, what is free is fitted on the others, what was left out is predicted and held against the published.
+
+use super::{Failure, print};
+use crate::model::repro::beside;
+use crate::parallel;
+use bench::report::{Block, Report, Section, Table, environment};
+use clap::Args;
+use model::Platforms;
+use model::experiment::compare::{Verdict, judge, median};
+use model::experiment::published::{Published, Results};
+use model::experiment::response::{Based, Job, Parameter, Response, jobs, logarithms, places};
+use model::experiment::validate::{COVERAGE, Fold, Out, Validation, folds};
+use model::experiment::{Experiment, Rows};
+use model::platform::{LoadError, NumberPlace};
+use model::system::{self, System};
+use serde_json::json;
+use serve::process::panics::caught;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// Predict published results without having seen them: leave some out, fit on the others, compare
+///
+/// One result, one figure (table, section), and the whole system are left out in turn. Constants that were fitted or chosen forget their values and are fitted
+/// on what is left, within their ranges; experiments are run with them. Prints for each system how far predictions are off, how many ranges hold and
+/// orders come out, and how many single numbers are in their interval, which is to have 80 % of them.
+#[derive(Args, Debug)]
+pub struct Validate {
+    /// Only this system, as `millrace repro list` shows it; several with commas
+    #[arg(long, value_name = "SYSTEM", value_delimiter = ',')]
+    system: Vec<String>,
+
+    /// Runs as short as can be, and only numbers that are free are doubted: a first look
+    #[arg(long)]
+    quick: bool,
+
+    /// Seed of what is random
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+
+    /// Print one JSON object for each result that was left out
+    #[arg(long)]
+    json: bool,
+
+    /// Write a page with all of them; a name that ends in .csv or .parquet: as rows
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+}
+
+/// Events of an experiment, about, and by how much spans may be shorter for that.
+const EVENTS: (u64, u64) = (2_000_000, 4);
+/// … with `--quick`.
+const QUICK_EVENTS: (u64, u64) = (300_000, 16);
+
+/// A result that was left out, or none was.
+struct Told {
+    system: &'static str,
+    /// What was left out with it; `None`: nothing was, and the constants are as they are shipped.
+    out: Option<Out>,
+    id: String,
+    what: String,
+    verdict: Verdict,
+    interval: Option<(f64, f64)>,
+    covered: Option<bool>,
+}
+
+impl Validate {
+    /// Does it.
+    ///
+    /// # Errors
+    /// There is no such system, a file is wrong, or an experiment cannot run with what was fitted.
+    pub fn run(&self) -> Result<(), Failure> {
+        let named = self.system.iter().map(|name| super::system(name)).collect::<Result<Vec<_>, _>>()?;
+        let systems = if named.is_empty() { system::ALL.iter().collect() } else { named };
+        let mut told = Vec::new();
+        for system in systems {
+            told.extend(self.validate(system)?);
+        }
+        if self.json {
+            let lines: String = told.iter().map(|one| as_json(one).to_string() + "\n").collect();
+            print(&lines)?;
+        } else {
+            print(&summary(&told).to_string())?;
+        }
+        let Some(file) = &self.report else { return Ok(()) };
+        let blocks = vec![Block::Table(summary(&told)), Block::Table(all(&told))];
+        let report = Report {
+            title: "Published results that the model had not seen".into(),
+            subtitle: "left out, fitted on the others, predicted".into(),
+            verdict: (true, "Every fit ran.".into()),
+            sections: vec![Section { title: "Validation".into(), blocks }],
+            environment: environment::facts(),
+        };
+        report.write(file).map_err(|cause| format!("{}: {cause}", file.display()).into())
+    }
+
+    fn validate(&self, system: &'static System) -> Result<Vec<Told>, Failure> {
+        let results = system.results()?;
+        let platforms = Platforms::shipped();
+        let parameters = Parameter::all(system, &platforms)?;
+        let based = self.based(system, &results)?;
+        let response = self.response(system, &results, &based, &parameters)?;
+        let validation = Validation::new(&results, &parameters, &response);
+        let all = |out: Out| folds(validation.results(), out).into_iter().map(move |fold| (out, fold));
+        let wanted: Vec<_> = Out::ALL.into_iter().flat_map(all).collect();
+        let fits = parallel::map(wanted, &format!("{}: fits", system.name), |(out, fold)| {
+            (out, validation.fold(&fold, self.seed))
+        });
+        let runs = self.runs(system, &validation, &fits, &based)?;
+        let mut rows = Rows::default();
+        based.iter().for_each(|of| rows.append(of.rows.clone()));
+        let shipped = |result: &&Published| Told {
+            system: system.name,
+            out: None,
+            id: result.id.clone(),
+            what: result.what.clone(),
+            verdict: judge(result, &rows),
+            interval: None,
+            covered: None,
+        };
+        let mut told: Vec<Told> = validation.results().iter().map(shipped).collect();
+        for (out, fold) in &fits {
+            let values = validation.values(fold);
+            for (at, interval) in fold.out.iter().zip(&fold.intervals) {
+                let result = validation.results()[*at];
+                let mut rows = Rows::default();
+                for of in based.iter().filter(|of| result.experiments().contains(&of.id())) {
+                    rows.append(runs[&key(of, &values)].clone());
+                }
+                let verdict = judge(result, &rows);
+                let covered = match verdict {
+                    Verdict::Number { modelled, .. } => validation.covers(*at, modelled, *interval),
+                    _ => None,
+                };
+                let (id, what) = (result.id.clone(), result.what.clone());
+                told.push(Told {
+                    system: system.name,
+                    out: Some(*out),
+                    id,
+                    what,
+                    verdict,
+                    interval: *interval,
+                    covered,
+                });
+            }
+        }
+        Ok(told)
+    }
+
+    /// The experiments whose rows results name, as they are.
+    fn based(&self, system: &System, results: &Results) -> Result<Vec<Based>, Failure> {
+        let named = |of: &&Experiment| results.all.iter().any(|result| result.experiments().contains(&of.id));
+        let experiments: Vec<Experiment> = system.experiments.iter().filter(named).copied().collect();
+        let events = if self.quick { QUICK_EVENTS } else { EVENTS };
+        let based = parallel::map(experiments, &format!("{}: as it is", system.name), |of| {
+            Based::run(of, &Platforms::shipped(), self.seed, events)
+        });
+        Ok(based.into_iter().collect::<Result<_, _>>()?)
+    }
+
+    fn response(
+        &self,
+        system: &System,
+        results: &Results,
+        based: &[Based],
+        parameters: &[Parameter],
+    ) -> Result<Response, Failure> {
+        let places = places(results);
+        let all = jobs(based, parameters, self.quick);
+        let moved = parallel::map(all, &format!("{}: each number moved", system.name), |job: Job| {
+            let parameter = &parameters[job.parameter];
+            let at = [(parameter.place.clone(), parameter.value(job.position))];
+            run(&based[job.of], &at).map(|rows| (job, logarithms(&places, &rows)))
+        });
+        let moved = moved.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let base = based
+            .iter()
+            .map(|of| logarithms(&places, &of.rows))
+            .reduce(|a, b| a.into_iter().zip(b).map(|(a, b)| if a.is_nan() { b } else { a }).collect());
+        Ok(Response::of(parameters, base.unwrap_or_default(), &moved))
+    }
+
+    /// What the experiments say with each fit's constants: each once for all fits that differ in nothing that it reads.
+    fn runs(
+        &self,
+        system: &System,
+        validation: &Validation<'_>,
+        fits: &[(Out, Fold)],
+        based: &[Based],
+    ) -> Result<BTreeMap<Key, Rows>, Failure> {
+        let mut wanted: BTreeMap<Key, (&Based, Values)> = BTreeMap::new();
+        for (_, fold) in fits {
+            let values = validation.values(fold);
+            let named = |of: &&Based| {
+                let results = fold.out.iter().map(|at| validation.results()[*at]);
+                results.into_iter().any(|result| result.experiments().contains(&of.id()))
+            };
+            for of in based.iter().filter(named) {
+                wanted.entry(key(of, &values)).or_insert_with(|| (of, of.reads(&values)));
+            }
+        }
+        let wanted: Vec<_> = wanted.into_iter().collect();
+        let ran = parallel::map(
+            wanted,
+            &format!("{}: with what was fitted", system.name),
+            |(key, (of, values))| run(of, &values).map(|rows| (key, rows)),
+        );
+        Ok(ran.into_iter().collect::<Result<_, _>>()?)
+    }
+}
+
+/// What decides an experiment's rows: its id, and the bits of the values that it reads.
+type Key = (&'static str, Vec<(NumberPlace, u64)>);
+
+type Values = Vec<(NumberPlace, f64)>;
+
+fn key(of: &Based, values: &[(NumberPlace, f64)]) -> Key {
+    (of.id(), of.reads(values).into_iter().map(|(place, value)| (place, value.to_bits())).collect())
+}
+
+fn run(of: &Based, values: &[(NumberPlace, f64)]) -> Result<Rows, String> {
+    let with =
+        || values.iter().map(|(place, value)| format!("{place} = {value}")).collect::<Vec<_>>().join(", ");
+    match caught(|| of.at(&Platforms::shipped(), values)) {
+        Ok(rows) => rows.map_err(|error: LoadError| format!("{}: {error}", of.id())),
+        Err(panic) => Err(format!("{} cannot run with {}: {panic}", of.id(), with())),
+    }
+}
+
+fn left_out(of: Option<Out>) -> &'static str {
+    of.map_or("nothing", Out::name)
+}
+
+/// A line for each system and what was left out.
+fn summary(told: &[Told]) -> Table {
+    let coverage = format!("in {:.0} % interval", COVERAGE * 100.0);
+    let head = [
+        "system",
+        "left out",
+        "single numbers",
+        "median error",
+        "worst",
+        "ranges hold",
+        "orders right",
+        &coverage,
+    ];
+    let mut table = Table::new(head);
+    let mut systems: Vec<_> = told.iter().map(|one| one.system).collect();
+    systems.dedup();
+    let outs = [None].into_iter().chain(Out::ALL.map(Some));
+    let lines = outs.flat_map(|out| systems.iter().map(Some).chain([None]).map(move |system| (out, system)));
+    for (out, system) in lines.filter(|(_, system)| systems.len() > 1 || system.is_some()) {
+        let its: Vec<_> = told
+            .iter()
+            .filter(|one| one.out == out && system.is_none_or(|name| one.system == *name))
+            .collect();
+        let mut errors = Vec::new();
+        let (mut ranges, mut orders, mut covered) = ([0, 0], [0, 0], [0, 0]);
+        let count = |of: &mut [usize; 2], is_right: bool| {
+            of[0] += usize::from(is_right);
+            of[1] += 1;
+        };
+        for one in its {
+            match one.verdict {
+                // A value that is no number is as wrong as can be.
+                Verdict::Number { error, .. } if error.is_nan() => errors.push(f64::INFINITY),
+                Verdict::Number { error, .. } => errors.push(error.abs()),
+                Verdict::Range { error, .. } => count(&mut ranges, error == 0.0),
+                Verdict::Order { holds, .. } => count(&mut orders, holds),
+                Verdict::NoRow(_) | Verdict::NotModelled => {}
+            }
+            if let Some(is_in) = one.covered {
+                count(&mut covered, is_in);
+            }
+        }
+        errors.sort_by(f64::total_cmp);
+        let percent = |share: f64| format!("{:.1} %", share * 100.0);
+        let share =
+            |[right, all]: [usize; 2]| if all == 0 { "–".into() } else { format!("{right} of {all}") };
+        table.row([
+            system.map_or("all", |name| name).to_string(),
+            left_out(out).into(),
+            errors.len().to_string(),
+            percent(median(&errors)),
+            percent(errors.last().copied().unwrap_or(0.0)),
+            share(ranges),
+            share(orders),
+            share(covered),
+        ]);
+    }
+    table
+}
+
+/// Every result that was left out.
+fn all(told: &[Told]) -> Table {
+    let mut table = Table::new(["result", "left out", "published", "predicted", "error", "interval"]);
+    for one in told {
+        let [published, modelled, error] = beside(&one.verdict).unwrap_or_else(|| match &one.verdict {
+            Verdict::Order { holds, .. } => {
+                ["rising".into(), "".into(), if *holds { "right" } else { "wrong" }.into()]
+            }
+            _ => Default::default(),
+        });
+        let interval = one.interval.map_or(String::new(), |(low, high)| format!("×{low:.2} – ×{high:.2}"));
+        let result = format!("{:8}{}", one.id, one.what);
+        table.row([result, left_out(one.out).into(), published, modelled, error, interval]);
+    }
+    table
+}
+
+fn as_json(one: &Told) -> serde_json::Value {
+    let (published, modelled) = match &one.verdict {
+        Verdict::Number { published, modelled, .. } => (json!(published), json!(modelled)),
+        Verdict::Range { published, modelled, .. } => (json!(published), json!(modelled)),
+        Verdict::Order { values, .. } => (json!("rising"), json!(values)),
+        Verdict::NoRow(_) | Verdict::NotModelled => (json!(null), json!(null)),
+    };
+    let holds = match one.verdict {
+        Verdict::Order { holds, .. } => Some(holds),
+        Verdict::Range { error, .. } => Some(error == 0.0),
+        _ => None,
+    };
+    json!({"system": one.system, "left_out": left_out(one.out), "result": one.id, "published": published, "predicted": modelled,
+           "error": one.verdict.error(), "holds": holds, "interval": one.interval, "covered": one.covered})
+}
