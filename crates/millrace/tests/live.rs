@@ -105,7 +105,7 @@ fn the_page_of_a_plan_in_a_browser() {
 
 /// What a page is called here, the command that writes it, and settings by which it is quick. `{kv}` and `{other}` are servers of memcached's protocol,
 /// `{rpc}` is one of the fabric, `{lab}` a name.
-const PAGES: [(&str, &str, &str); 15] = [
+const PAGES: [(&str, &str, &str); 17] = [
     ("bench", "bench", "{kv} -k 1000 -d 200ms --warmup 10ms"),
     ("bench-two", "bench", "{kv} --vs {other} -k 1000 --slice 50ms --pairs 2"),
     ("bench-sizes", "bench", "{kv} -k 1k,2k --slice 50ms --pairs 2"),
@@ -117,6 +117,7 @@ const PAGES: [(&str, &str, &str); 15] = [
     ),
     ("lab-sweep", "lab sweep", "--sizes 64,128 --skews 0.9,1.1 --keys 500 --seeds 1"),
     ("place-contest", "place contest", "--changes 1 --settle 100ms --measure 100ms --fixed 1 --load 0.05"),
+    ("place-modelled", "place contest", "--on cxl-type2 --changes 1"),
     ("plan", "plan", "-w key-value-cache -p bluefield2-ib --top 1"),
     ("plan-machines", "plan", "-w key-value-cache -p bluefield2-ib -p this-host --top 1"),
     ("rec-bench", "rec bench", "--local --tables 2 --rows 1k --dim 16 --batches 1,4 -d 200ms --warmup 10ms"),
@@ -129,6 +130,7 @@ const PAGES: [(&str, &str, &str); 15] = [
         "txn bench",
         "--workloads 0-1 --values 64 --keys 200 --replicas 2 --media memory --rounds 1 --slice 50ms",
     ),
+    ("validate", "model validate", "--system rpcacc --quick"),
 ];
 
 /// Commands whose pages are looked at where they are made (`demo.rs`), or are written as another's.

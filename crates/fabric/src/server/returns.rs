@@ -99,8 +99,8 @@ thread_local! {
     static GATHERED: RefCell<Option<Vec<Arc<Returns>>>> = const { RefCell::new(None) };
 }
 
-/// Does `work`, in which this thread answers deferred calls: their servers are woken once, at its end (also by a panic) or by [`wake_gathered`], and not for each
-/// answer. One that shares the processor with this thread would otherwise take it for every one of them. Within itself it changes nothing.
+/// Does `work`, in which this thread answers deferred calls: their servers are woken once, at its end (also by a panic) or by [`wake_gathered`], and not for
+/// each answer. One that shares the processor with this thread would otherwise take it for every one of them. Within itself it changes nothing.
 pub fn gather<T>(work: impl FnOnce() -> T) -> T {
     struct Gathers(bool);
     impl Drop for Gathers {
