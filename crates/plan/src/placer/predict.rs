@@ -280,7 +280,8 @@ impl<'a> Served<'a> {
         let [one, mid, other] = [fast, &self.model.host, slow].map(|host| self.numbers(host, to));
         let all = [one?, mid?, other?];
         let of = |figure: &dyn Fn(&Numbers) -> f64| all.map(|numbers| figure(&numbers));
-        let own = self.stages(to).iter().map(|(handler, _)| handler.known_error()).fold(0.0, f64::max);
+        let is_rec = self.service.kind == Kind::Rec;
+        let own = self.stages(to).iter().map(|(handler, _)| handler.known_error(is_rec)).fold(0.0, f64::max);
         let prediction = Prediction {
             capacity: Range::of(of(&|all| all.capacity), own),
             p50_ns: Range::of(of(&|all| all.p50_ns), own),
