@@ -15,11 +15,16 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_millrace");
 
+/// One after the other: servers of one take ports that members of another were told.
+static ALONE: Mutex<()> = Mutex::new(());
+
 #[test]
 fn the_live_page_in_a_browser() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let mut node = match browser::node("live.mjs") {
         Ok(node) => node,
         Err(why) => return skip(why),
@@ -72,6 +77,7 @@ fn the_live_page_in_a_browser() {
 /// What the page of a plan shows at a slider's end is what `--set` answers.
 #[test]
 fn the_page_of_a_plan_in_a_browser() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let mut node = match browser::node("sliders.mjs") {
         Ok(node) => node,
         Err(why) => return skip(why),
@@ -151,6 +157,7 @@ fn hindrance(name: &str) -> Option<&'static str> {
 
 #[test]
 fn every_page_in_a_browser() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     if let Err(why) = browser::node("pages.mjs") {
         return skip(why);
     }
