@@ -92,6 +92,29 @@ pub struct Class {
     pub slo: Slo,
 }
 
+impl Class {
+    /// All of what is asked, with so many bytes of a request and of a reply, that needs nothing else.
+    pub fn of_bytes(name: &str, (request, reply): (u64, u64)) -> Class {
+        Class {
+            name: name.into(),
+            share: 1.0,
+            request,
+            reply,
+            lookups: 0,
+            lookup: 0,
+            rows: 0,
+            row: 0,
+            store: 0,
+            copies: 0,
+            cycles: 0.0,
+            fields: 0,
+            cacheable: false,
+            calls: Vec::new(),
+            slo: Slo::default(),
+        }
+    }
+}
+
 /// Limits of a latency, in seconds; in files with a unit: `{ p99 = "200us" }`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]

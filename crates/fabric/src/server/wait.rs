@@ -75,6 +75,17 @@ impl Server {
         self.publish_rest(clock.now());
     }
 
+    /// As [`Server::run_with`], and then answers what is under way: for the thread that has the server to its end.
+    pub fn run_to_end(&mut self, policy: WaitPolicy, stop: &AtomicBool, mut each: impl FnMut()) {
+        self.run_with(policy, stop, &mut each);
+        let clock = Clock::shared();
+        self.drain(clock.now());
+        while !self.is_drained() {
+            each();
+            self.wait(policy, clock.now().plus(LOOK_AT_STOP));
+        }
+    }
+
     /// Sleeps until something may be there to do.
     fn sleep(&mut self, now: Nanos, deadline: Nanos, channels: &mut [Channel]) {
         self.publish_rest(now);

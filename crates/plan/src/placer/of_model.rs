@@ -30,7 +30,7 @@ const NEARLY_FULL: f64 = 0.98;
 /// How far numbers of [`off`] are off.
 const OFF: (f64, f64) = (0.1, 0.3);
 
-/// See the head of the file.
+/// Predicts what a service does at each place of a machine of the model, under the load that is seen.
 #[derive(Debug)]
 pub struct OfModel {
     platform: Platform,
@@ -43,7 +43,7 @@ pub struct OfModel {
 }
 
 /// A service on that machine, under the load that was seen.
-struct Seen {
+struct Loaded {
     graph: Rc<Graph>,
     rate: f64,
     factor: f64,
@@ -112,13 +112,13 @@ impl OfModel {
 impl Predict for OfModel {
     fn of<'a>(&'a self, _: &Observation, service: &'a Service) -> Option<Box<dyn Known + 'a>> {
         let graph = self.graph(self.seen(service)?)?;
-        Some(Box::new(Seen { graph, rate: service.rate.0, factor: self.factor }))
+        Some(Box::new(Loaded { graph, rate: service.rate.0, factor: self.factor }))
     }
 }
 
-impl Known for Seen {
+impl Known for Loaded {
     fn predict(&self, to: &Choice) -> Option<Prediction> {
-        let Seen { graph, rate, factor } = self;
+        let Loaded { graph, rate, factor } = self;
         let way = graph.ways.iter().position(|way| way.name == to.value(PLACE))?;
         let capacity = alone(graph, way);
         let mut rates = vec![0.0; graph.ways.len()];

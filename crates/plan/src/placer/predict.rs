@@ -27,7 +27,7 @@ use model::plan::graph::{Graph, Kind as Limit};
 use model::plan::model_error::widened_by;
 use model::platform::{Platform, picos};
 use model::system::host::{End, Handler, Host, Link, Node, Threads};
-use model::workload::{Class, Slo, Workload};
+use model::workload::{Class, Workload};
 use ring::wait::WaitPolicy;
 use serde::{Deserialize, Serialize};
 use std::cell::OnceCell;
@@ -370,23 +370,8 @@ fn alternative(program: model::ProgramId) -> Alternative {
 
 /// A request of the service as the model's workloads have it.
 fn call(service: &Service) -> Class {
-    Class {
-        name: "request".into(),
-        share: 1.0,
-        request: service.request_bytes.0 as u64,
-        reply: service.reply_bytes.0 as u64,
-        lookups: 0,
-        lookup: 0,
-        rows: 0,
-        row: 0,
-        store: 0,
-        copies: 0,
-        cycles: 0.0,
-        fields: u64::from(service.kind != Kind::Kv),
-        cacheable: false,
-        calls: Vec::new(),
-        slo: Slo::default(),
-    }
+    let bytes = (service.request_bytes.0 as u64, service.reply_bytes.0 as u64);
+    Class { fields: u64::from(service.kind != Kind::Kv), ..Class::of_bytes("request", bytes) }
 }
 
 fn workload(service: &Service, under_way: u64) -> Workload {

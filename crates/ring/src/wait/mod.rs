@@ -83,6 +83,11 @@ impl WaitPolicy {
         Nanos((self.spin as u64 + self.pause as u64) * PAUSE_NS)
     }
 
+    /// What follows for a thread that has been awake for as long as this says: it sleeps at once, if this ever sleeps.
+    pub const fn at_last(self) -> WaitPolicy {
+        WaitPolicy { block: self.block, ..WaitPolicy::BLOCK }
+    }
+
     /// Of a thread that waits for both: awake as long as whoever wants it longest.
     pub const fn longest(self, other: WaitPolicy) -> WaitPolicy {
         const fn most(a: u32, b: u32) -> u32 {

@@ -123,15 +123,7 @@ impl Computer {
     /// Computes what is there, if there is anything, and answers it. It does not panic.
     pub fn compute(&mut self, batch: &mut Gathered) {
         self.beat.turn();
-        if batch.requests.is_empty() {
-            return;
-        }
-        let (clock, mut busy) = (Clock::shared(), Busy::start());
-        let began = clock.now();
-        if self.waits.is_some_and(|since| began.since(since).plus(self.took) > WAIT_MAX) {
-            wake_gathered();
-            self.waits = None;
-        }
+        let mut busy = Busy::start();
         let mut requests = std::mem::take(&mut batch.requests);
         (batch.queries, batch.rows) = (0, 0);
         let outcome = catch_unwind(AssertUnwindSafe(|| self.answer(&mut requests)));
@@ -143,16 +135,13 @@ impl Computer {
                 ready.reply.refuse(&Refusal::Internal("the model panicked"));
             }
         }
-        let done = clock.now();
-        self.took = done.since(began);
-        self.waits = self.waits.or(Some(done));
         // Empty: its memory is used again.
         batch.requests = requests;
         busy.count(&self.counters.engine_busy);
     }
 
     fn answer(&mut self, batch: &mut Vec<Ready>) {
-        let Computer { memory, counters, registers, .. } = self;
+        let Computer { memory, counters, registers, took, waits, .. } = self;
         let clock = Clock::shared();
         batch.retain(|ready| {
             let given_up = u64::from(ready.reply.is_given_up());
@@ -165,6 +154,10 @@ impl Computer {
         let tuning = Tuning { prefetch: registers.size(Id::Prefetch) };
         let Memory { merged, scratch, scores, tools } = memory;
         let began = clock.now();
+        if waits.is_some_and(|since| began.since(since).plus(*took) > WAIT_MAX) {
+            wake_gathered();
+            *waits = None;
+        }
         let len: usize = batch.iter().map(|ready| ready.queries.len()).sum();
         let tables = served.tables();
         let bags: Vec<Bags<'_>>;
@@ -215,7 +208,9 @@ impl Computer {
             part(scope, "compute", Place::Engine, began, done);
             ready.reply.scores(&served, own, stages, tools);
         }
-        let reply = clock.now().since(done).0;
+        let ended = clock.now();
+        (*took, *waits) = (ended.since(began), waits.or(Some(ended)));
+        let reply = ended.since(done).0;
         add(&counters.reply, reply);
         add(&counted.reply, reply);
     }

@@ -29,7 +29,6 @@ use base::trace::Scope;
 use base::{Clock, Nanos};
 use engine::{Cx, Failure, Messages, Settings, TaskService};
 use ring::arena::Producer;
-use ring::wait::WaitPolicy;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -261,7 +260,7 @@ impl Inference {
 /// How it is hosted, as registers say. It needs the core's thread always: nobody else runs its batches.
 pub fn hosting(registers: &Arc<Registers>) -> Hosting {
     let wait = super::server::wait(registers);
-    let policies = [wait, WaitPolicy { block: wait.block, ..WaitPolicy::BLOCK }];
+    let policies = [wait, wait.at_last()];
     let registers = Arc::clone(registers);
     Hosting {
         in_flight: IN_FLIGHT,

@@ -17,7 +17,6 @@ use crate::http::{Limits, Port, PortAt};
 use crate::reach::{self, Exposed, Protection};
 use crate::rec::registers::{Id, Registers};
 use crate::rpc::gateway::HandOver;
-use base::Clock;
 use base::rights::{Ask, ServiceRights};
 use base::trace::Tracer;
 use codec::table::Kind;
@@ -219,7 +218,12 @@ impl Server {
             cores: None,
         };
         let (front, beat) = (fabric_edge, beats.fabric.clone());
-        let work = move || serve(fabric, policy, &stop, (&front, &beat));
+        let work = move || {
+            fabric.run_to_end(policy, &stop, || {
+                front.ring();
+                beat.turn();
+            });
+        };
         let thread = std::thread::Builder::new().name("rec-fabric".to_owned()).spawn(work);
         server.fabric = Some(thread.map_err(ServeError::Thread)?);
         beats.is_up.store(true, Ordering::Relaxed);
@@ -350,24 +354,4 @@ pub fn wait(registers: &Registers) -> WaitPolicy {
     let looks = [Id::WaitSpin, Id::WaitPause, Id::WaitMonitor].map(|id| registers.read(id) as u32);
     let [spin, pause, monitor] = looks;
     WaitPolicy { spin, pause, monitor, block: registers.is_on(Id::WaitBlock) }
-}
-
-/// Serves until `stop`, then answers what is under way.
-fn serve(
-    mut server: fabric::server::Server,
-    policy: WaitPolicy,
-    stop: &AtomicBool,
-    (edge, beat): (&Edge, &Beat),
-) {
-    server.run_with(policy, stop, || {
-        edge.ring();
-        beat.turn();
-    });
-    let clock = Clock::shared();
-    server.drain(clock.now());
-    while !server.is_drained() {
-        edge.ring();
-        beat.turn();
-        server.wait(policy, clock.now().plus(Duration::from_millis(100).into()));
-    }
 }

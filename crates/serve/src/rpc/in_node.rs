@@ -18,10 +18,10 @@ use crate::process::Stop;
 use crate::process::table::{Table, Wrong};
 use crate::reach::{self, Protection};
 use crate::shell::{Failure, Loop, Service};
+use base::cpu;
 use base::registers::Shown;
 use base::rights::ServiceRights;
 use base::trace::Tracer;
-use base::{Clock, cpu};
 use clap::Args;
 use client::cache::Topology;
 use fabric::link::Address;
@@ -266,12 +266,12 @@ impl Service for Rpc {
     }
 
     fn start(&mut self, stop: &Stop) -> Result<(), Failure> {
-        let server = self.server.take().expect("it was opened");
+        let mut server = self.server.take().expect("it was opened");
         let (beat, core) = (self.beat.clone(), self.keys.core);
         let policy = if self.keys.spin { WaitPolicy::SPIN } else { WaitPolicy::default() };
         let run = move |stop: &AtomicBool| {
             core.map_or(Ok(()), cpu::pin_to).map_err(RpcError::Pin)?;
-            serve(server, policy, stop, &beat);
+            server.run_to_end(policy, stop, || beat.turn());
             Ok(())
         };
         let serving =
@@ -324,15 +324,4 @@ fn tell(keys: &Keys, registers: &Registers) -> Result<(), base::registers::SetEr
         }
     }
     if keys.spin { registers.set("wait.block", "off") } else { Ok(()) }
-}
-
-/// Serves until `stop`, then answers what is under way.
-pub(super) fn serve(mut server: Server, policy: WaitPolicy, stop: &AtomicBool, beat: &Beat) {
-    server.run_with(policy, stop, || beat.turn());
-    let clock = Clock::shared();
-    server.drain(clock.now());
-    while !server.is_drained() {
-        beat.turn();
-        server.wait(policy, clock.now().plus(Duration::from_millis(100).into()));
-    }
 }

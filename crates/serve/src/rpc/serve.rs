@@ -3,8 +3,7 @@
 
 use super::RpcError;
 use super::batch::Batch;
-use super::in_node::{Keys, Rpc, listen, serve, server, with_demo};
-use crate::admin::health::Beat;
+use super::in_node::{Keys, Rpc, listen, server, with_demo};
 use crate::admin::parse_address;
 use crate::process::listen::ListenArgs;
 use crate::process::logger::LogArgs;
@@ -156,12 +155,12 @@ impl Local {
         let name = format!("memory:bench-{batch}");
         let address: Address = name.parse().expect("an address");
         let stop = Arc::new(AtomicBool::new(false));
-        let server = listen(with_demo(server(batch)?), &address)?;
+        let mut server = listen(with_demo(server(batch)?), &address)?;
         let over = Arc::clone(&stop);
         let thread = std::thread::Builder::new().name("rpc-server".to_owned()).spawn(move || {
             // Where it cannot be pinned the figures are what they are.
             let _ = cpu::pin_to(core);
-            serve(server, WaitPolicy::default(), &over, &Beat::default());
+            server.run_to_end(WaitPolicy::default(), &over, || {});
         });
         let thread = thread.map_err(|cause| RpcError::Server(cause.to_string()))?;
         Ok(Local { address, stop, thread: Some(thread) })

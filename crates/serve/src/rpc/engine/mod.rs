@@ -159,7 +159,7 @@ impl Drop for OnThisCore {
 /// How the core's thread stays awake, and how it sleeps after that.
 fn policies(wait: WaitPolicy) -> [WaitPolicy; 2] {
     // Nothing else watches one word of the engine's.
-    [WaitPolicy { monitor: 0, block: false, ..wait }, WaitPolicy { block: wait.block, ..WaitPolicy::BLOCK }]
+    [WaitPolicy { monitor: 0, block: false, ..wait }, wait.at_last()]
 }
 
 /// The services that `server` has by now come to `core`, whose thread they need while `registers` say so.

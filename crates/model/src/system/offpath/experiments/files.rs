@@ -30,23 +30,7 @@ fn writes(window: u64) -> Workload {
         rate: None,
         host_cores: None,
         places: None,
-        classes: vec![Class {
-            name: "WRITE".into(),
-            share: 1.0,
-            request: CHUNK,
-            reply: 0,
-            lookups: 0,
-            lookup: 0,
-            rows: 0,
-            row: 0,
-            store: CHUNK,
-            copies: 3,
-            cycles: 0.0,
-            fields: 0,
-            cacheable: false,
-            calls: Vec::new(),
-            slo: crate::workload::Slo::default(),
-        }],
+        classes: vec![Class { store: CHUNK, copies: 3, ..Class::of_bytes("WRITE", (CHUNK, 0)) }],
     }
 }
 

@@ -107,7 +107,7 @@ impl Inference {
 
     /// A request as the model has it: a call.
     pub fn class() -> Class {
-        super::class("inference", (request().len() as u64, 128))
+        Class { fields: 1, ..Class::of_bytes("inference", (request().len() as u64, 128)) }
     }
 }
 

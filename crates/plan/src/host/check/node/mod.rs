@@ -24,7 +24,7 @@ use calls::Calls;
 use inference::Inference;
 use model::alternative::{Alternative, Offered, Part};
 use model::system::host::{Asleep, Handler, Host, Link, Node, Route, Threads};
-use model::workload::{Class, Slo};
+use model::workload::Class;
 use std::error::Error;
 use std::time::Duration;
 use store::{Ask, Store};
@@ -46,27 +46,6 @@ struct Placed {
     window: u64,
     class: Class,
     row: Row,
-}
-
-/// A call of so many bytes each way.
-fn class(name: &str, (request, reply): (u64, u64)) -> Class {
-    Class {
-        name: name.into(),
-        share: 1.0,
-        request,
-        reply,
-        lookups: 0,
-        lookup: 0,
-        rows: 0,
-        row: 0,
-        store: 0,
-        copies: 0,
-        cycles: 0.0,
-        fields: 1,
-        cacheable: false,
-        calls: Vec::new(),
-        slo: Slo::default(),
-    }
 }
 
 impl Placed {
@@ -121,7 +100,7 @@ pub(super) fn check(bench: &mut Bench<'_>) -> Result<Vec<Row>, Box<dyn Error>> {
     for (name, steps) in [("call", 0), ("call that works", STEPS)] {
         let mut calls = started(bench, || Calls::start(steps))?;
         // A step is four cycles, as the clock is counted.
-        let class = Class { cycles: 4.0 * steps as f64, ..class(name, (64, 64)) };
+        let class = Class { cycles: 4.0 * steps as f64, fields: 1, ..Class::of_bytes(name, (64, 64)) };
         rows.extend(measure(bench, &mut calls, of_calls(&class, steps > 0))?);
     }
     #[cfg(feature = "rec")]

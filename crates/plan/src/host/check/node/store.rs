@@ -1,6 +1,6 @@
 //! A store behind memcached's protocol: GETs of small values, and SETs of large ones.
 
-use super::{Driven, REPLY_TIMEOUT, Service, class};
+use super::{Driven, REPLY_TIMEOUT, Service};
 use base::{Clock, Nanos};
 use model::system::host::{Handler, Link};
 use model::workload::Class;
@@ -62,7 +62,7 @@ impl Ask {
     pub fn class(self) -> Class {
         let bytes = (self.request().len() as u64, self.reply() as u64);
         let store = if self == Ask::Set { VALUES[1] as u64 } else { 0 };
-        Class { store, lookups: 2, lookup: 64, fields: 0, ..class(&self.to_string(), bytes) }
+        Class { store, lookups: 2, lookup: 64, ..Class::of_bytes(&self.to_string(), bytes) }
     }
 }
 

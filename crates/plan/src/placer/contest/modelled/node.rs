@@ -38,7 +38,7 @@ pub(super) struct Look {
     pub(super) cores: f64,
 }
 
-/// See the head of the file.
+/// A service in virtual time, whose requests go to one of its places, and what it says of itself to who observes it.
 pub(super) struct Node {
     workload: Workload,
     places: Vec<Place>,
