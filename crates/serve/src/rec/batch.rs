@@ -43,10 +43,32 @@ pub struct Computer {
     registers: Arc<Registers>,
     /// Turns with each batch: of large ones a pass of the engine may take long.
     beat: Beat,
+    answers: Answers,
+}
+
+/// Answers that wait for the end of the engine's pass.
+#[derive(Default)]
+struct Answers {
     /// What the last batch took.
     took: Nanos,
-    /// Since when answers of this pass may wait, if they do.
-    waits: Option<Nanos>,
+    /// Since when they may wait, if they do.
+    since: Option<Nanos>,
+}
+
+impl Answers {
+    /// Before a batch: it may take as long as the last.
+    fn go_before_long(&mut self, now: Nanos) {
+        if self.since.is_some_and(|since| now.since(since).plus(self.took) > WAIT_MAX) {
+            wake_gathered();
+            self.since = None;
+        }
+    }
+
+    /// After a batch that began then.
+    fn wait(&mut self, began: Nanos, now: Nanos) {
+        self.took = now.since(began);
+        self.since.get_or_insert(now);
+    }
 }
 
 /// A server is woken for its answers before a batch that they would wait for longer than this.
@@ -99,7 +121,7 @@ impl Gathered {
 impl Computer {
     /// Has computed nothing yet.
     pub fn new(counters: Arc<Counters>, registers: Arc<Registers>, beat: Beat) -> Computer {
-        Computer { memory: Memory::default(), counters, registers, beat, took: Nanos::ZERO, waits: None }
+        Computer { memory: Memory::default(), counters, registers, beat, answers: Answers::default() }
     }
 
     /// Takes a request into the batch of its model. Computes what is there before, if they cannot be computed together, and all of them, if the batch is full.
@@ -141,7 +163,7 @@ impl Computer {
     }
 
     fn answer(&mut self, batch: &mut Vec<Ready>) {
-        let Computer { memory, counters, registers, took, waits, .. } = self;
+        let Computer { memory, counters, registers, answers, .. } = self;
         let clock = Clock::shared();
         batch.retain(|ready| {
             let given_up = u64::from(ready.reply.is_given_up());
@@ -154,10 +176,7 @@ impl Computer {
         let tuning = Tuning { prefetch: registers.size(Id::Prefetch) };
         let Memory { merged, scratch, scores, tools } = memory;
         let began = clock.now();
-        if waits.is_some_and(|since| began.since(since).plus(*took) > WAIT_MAX) {
-            wake_gathered();
-            *waits = None;
-        }
+        answers.go_before_long(began);
         let len: usize = batch.iter().map(|ready| ready.queries.len()).sum();
         let tables = served.tables();
         let bags: Vec<Bags<'_>>;
@@ -209,10 +228,8 @@ impl Computer {
             ready.reply.scores(&served, own, stages, tools);
         }
         let ended = clock.now();
-        (*took, *waits) = (ended.since(began), waits.or(Some(ended)));
-        let reply = ended.since(done).0;
-        add(&counters.reply, reply);
-        add(&counted.reply, reply);
+        answers.wait(began, ended);
+        [&counters.reply, &counted.reply].iter().for_each(|counter| add(counter, ended.since(done).0));
     }
 }
 
