@@ -128,10 +128,12 @@ fn lines_svg(title: &str, x: &str, series: &[Series]) -> String {
                 "<path class=\"line\" style=\"stroke:{colour};stroke-width:1.6{dash}\" d=\"{path}\"/>"
             ),
         );
+        put(&mut out, format_args!("<g fill=\"{colour}\">"));
         for point in one.points.iter().filter(|point| point.1.is_finite()) {
             let tip = format!("{}: {} at {} {x}", one.name, figure(point.1), point.0);
             spot(&mut out, place(point), group, &tip);
         }
+        out.push_str("</g>");
         for mark in &one.published {
             let ends = [mark.range.0, mark.range.1].map(|y| place(&(mark.at, y)));
             ring(&mut out, ends, group, &mark.name);
@@ -154,7 +156,7 @@ fn lines_svg(title: &str, x: &str, series: &[Series]) -> String {
     out + &legend.text + "</svg>"
 }
 
-/// A point in its group's colour and shape.
+/// A point in its group's shape; its colour is that of what it is in.
 fn spot(out: &mut String, (x, y): (f64, f64), group: usize, tip: &str) {
     // Around the point, all of one area.
     let shape = match group % 4 {
@@ -163,14 +165,7 @@ fn spot(out: &mut String, (x, y): (f64, f64), group: usize, tip: &str) {
         2 => "m0-3.2l3.2 5.4h-6.4z",
         _ => "m0-3.4l3.4 3.4l-3.4 3.4l-3.4-3.4z",
     };
-    put(
-        out,
-        format_args!(
-            "<path style=\"fill:{}\" d=\"M{x:.1} {y:.1}{shape}\"><title>{}</title></path>",
-            colour(group),
-            escape(tip)
-        ),
-    );
+    put(out, format_args!("<path d=\"M{x:.1} {y:.1}{shape}\"><title>{}</title></path>", escape(tip)));
 }
 
 /// What was published: hollow, and larger than what is beside it; a range has a line from its least to its most.
@@ -312,7 +307,9 @@ fn scatter_svg(title: &str, names: &[&str], share: f64, spots: &[Spot]) -> Strin
         }
     }
     for one in spots.iter().filter(|spot| spot.at.0 > 0.0 && spot.at.1 > 0.0) {
+        put(&mut out, format_args!("<g fill=\"{}\">", colour(one.group)));
         spot(&mut out, place(&one.at), one.group, &one.name);
+        out.push_str("</g>");
     }
     let (middle, below) = (f64::midpoint(LEFT, right), bottom + BELOW + 4.0);
     put(

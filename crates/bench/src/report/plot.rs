@@ -182,13 +182,14 @@ pub(super) fn grid(
     x_axis: &Axis,
     y_axis: &Axis,
 ) {
+    let mut all = String::new();
     for (place, label) in y_axis.ticks() {
         let y = bottom - place * (bottom - top);
+        put(&mut all, format_args!("M{left} {y:.1}H{right}"));
         put(
             out,
             format_args!(
-                "<line class=\"grid\" x1=\"{left}\" x2=\"{right}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>\
-                 <text class=\"tick end\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
+                "<text class=\"tick end\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
                 left - 8.0,
                 y + 4.0,
                 escape(&label)
@@ -197,16 +198,17 @@ pub(super) fn grid(
     }
     for (place, label) in x_axis.ticks() {
         let x = left + place * (right - left);
+        put(&mut all, format_args!("M{x:.1} {top}V{bottom}"));
         put(
             out,
             format_args!(
-                "<line class=\"grid\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{top}\" y2=\"{bottom}\"/>\
-                 <text class=\"tick mid\" x=\"{x:.1}\" y=\"{:.1}\">{}</text>",
+                "<text class=\"tick mid\" x=\"{x:.1}\" y=\"{:.1}\">{}</text>",
                 bottom + 18.0,
                 escape(&label)
             ),
         );
     }
+    put(out, format_args!("<path class=\"grid\" d=\"{all}\"/>"));
 }
 
 pub(super) fn path(points: &[(f64, f64)], place: impl Fn(&(f64, f64)) -> (f64, f64)) -> String {

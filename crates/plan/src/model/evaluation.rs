@@ -14,6 +14,8 @@ use model::experiment::{Row, Rows};
 pub const MISS: f64 = 0.1;
 /// Plots of one experiment; what is beyond is in the rows.
 const MOST_PLOTS: usize = 24;
+/// Plots of one page, which people load whole: some 8 KB each.
+const PLOTS_OF_A_PAGE: usize = 176;
 /// Bars of one plot.
 const MOST_BARS: usize = 40;
 /// A number is an axis if it takes so many values.
@@ -109,8 +111,13 @@ fn published(row: &Row, compared: &[Compared<'_>]) -> Option<(String, (f64, f64)
     })
 }
 
-/// All plots of one experiment's rows, two beside each other, with what was published of them.
-pub fn plots(rows: &[&Row], compared: &[Compared<'_>]) -> Vec<Block> {
+/// How many plots each experiment has on a page of so many experiments: an even number, since they stand in pairs.
+pub fn plots_each(experiments: usize) -> usize {
+    (PLOTS_OF_A_PAGE / experiments.max(1) / 2 * 2).clamp(2, MOST_PLOTS)
+}
+
+/// The first `most` plots of one experiment's rows, two beside each other: those with something published to hold them against before the others.
+pub fn plots(rows: &[&Row], compared: &[Compared<'_>], most: usize) -> Vec<Block> {
     let mut metrics: Vec<(&str, &str)> = Vec::new();
     for row in rows {
         if !metrics.contains(&(row.metric, row.unit)) {
@@ -122,11 +129,11 @@ pub fn plots(rows: &[&Row], compared: &[Compared<'_>]) -> Vec<Block> {
             rows.iter().copied().filter(|row| (row.metric, row.unit) == (metric, unit)).collect();
         metric_plots(&format!("{metric}, {unit}"), &its, compared)
     };
-    let mut svgs: Vec<_> = metrics.into_iter().flat_map(of).collect();
-    let beyond = svgs.len().saturating_sub(MOST_PLOTS);
-    svgs.truncate(MOST_PLOTS);
+    let mut all: Vec<_> = metrics.into_iter().flat_map(of).collect();
+    all.sort_by_key(|(published, _)| !published);
+    let beyond = all.len().saturating_sub(most);
     let mut blocks = Vec::new();
-    let mut svgs = svgs.into_iter();
+    let mut svgs = all.into_iter().take(most).map(|(_, svg)| svg);
     while let Some(left) = svgs.next() {
         blocks.push(match svgs.next() {
             Some(right) => Block::Pair(left, right),
@@ -134,7 +141,14 @@ pub fn plots(rows: &[&Row], compared: &[Compared<'_>]) -> Vec<Block> {
         });
     }
     if beyond > 0 {
-        blocks.push(Block::Text(format!("{beyond} more plots are left out; their values are in the rows.")));
+        let more = if most < MOST_PLOTS {
+            let id = rows.first().map_or("", |row| row.experiment);
+            format!("; millrace repro {id} --report PAGE.html has up to {MOST_PLOTS}")
+        } else {
+            String::new()
+        };
+        let text = format!("{beyond} more plots are left out{more}; their values are in the rows.");
+        blocks.push(Block::Text(text));
     }
     blocks
 }
@@ -193,7 +207,8 @@ fn axis_of(rows: &[&Row]) -> impl Fn(&Row) -> Option<Placed> + use<> {
     }
 }
 
-fn metric_plots(title: &str, rows: &[&Row], compared: &[Compared<'_>]) -> Vec<Drawing> {
+/// Each with whether something published is in it.
+fn metric_plots(title: &str, rows: &[&Row], compared: &[Compared<'_>]) -> Vec<(bool, Drawing)> {
     let axis = axis_of(rows);
     let (mut plots, mut rest): (Vec<(Placed, Vec<Series>)>, Vec<&Row>) = (vec![], vec![]);
     for row in rows {
@@ -218,9 +233,10 @@ fn metric_plots(title: &str, rows: &[&Row], compared: &[Compared<'_>]) -> Vec<Dr
     let mut svgs = Vec::new();
     for (placed, mut series) in plots {
         series.iter_mut().for_each(|one| one.points.sort_by(|a, b| a.0.total_cmp(&b.0)));
-        svgs.push(lines(&titled(title, &placed.words), &placed.unit, &series));
+        let published = series.iter().any(|one| !one.published.is_empty());
+        svgs.push((published, lines(&titled(title, &placed.words), &placed.unit, &series)));
     }
-    svgs.extend(bar_plots(title, &rest));
+    svgs.extend(bar_plots(title, &rest).into_iter().map(|svg| (false, svg)));
     svgs
 }
 
@@ -299,11 +315,22 @@ mod tests {
         // One thread has three sizes; two threads one, which is no axis.
         assert_eq!(svgs.len(), 2);
         assert!(
-            svgs[0].svg.contains("latency, us: READ … B, 1 threads")
-                && svgs[0].svg.matches("</title></path>").count() == 6
+            svgs[0].1.svg.contains("latency, us: READ … B, 1 threads")
+                && svgs[0].1.svg.matches("</title></path>").count() == 6
         );
-        assert!(svgs[1].svg.matches("<rect").count() == 4 && svgs[1].svg.contains("RNIC ① · both"));
-        assert_eq!(plots(&all[1].1, &[]).len(), 1);
+        assert!(svgs[1].1.svg.matches("<rect").count() == 4 && svgs[1].1.svg.contains("RNIC ① · both"));
+        assert_eq!(plots(&all[1].1, &[], 2).len(), 1);
+    }
+
+    #[test]
+    fn a_page_of_many_experiments_has_few_plots_of_each_and_says_so() {
+        assert_eq!([1, 6, 7, 20, 42, 1000].map(plots_each), [24, 24, 24, 8, 4, 2]);
+        let mut rows = rows();
+        (0..3).for_each(|metric| rows.add(("F8", "RNIC ①", ""), ["a", "b", "c"][metric], "us", 1.0));
+        let of = by_experiment(&rows);
+        let blocks = plots(&of[1].1, &[], 2);
+        let [Block::Pair(..), Block::Text(text)] = &blocks[..] else { panic!("{blocks:?}") };
+        assert!(text.starts_with("2 more plots are left out; millrace repro F8 --report"), "{text}");
     }
 
     #[test]

@@ -140,6 +140,7 @@ fn reproduce(jobs: &[Job<'_>], options: &Options) -> Result<(), Failure> {
     }
     let mut text = String::new();
     let mut sections = Vec::new();
+    let most = evaluation::plots_each(jobs.len());
     for system in systems() {
         let rows = rows_of(system, jobs, &ran);
         if rows.iter().next().is_none() {
@@ -151,7 +152,7 @@ fn reproduce(jobs: &[Job<'_>], options: &Options) -> Result<(), Failure> {
             text +=
                 &format!("{}\n\n  {count} rows, held against nothing: --json, --report\n\n", system.title);
             let setups = evaluation::by_experiment(&rows);
-            sections.extend(setups.into_iter().map(|(id, its)| setup(system, id, &its, &[])));
+            sections.extend(setups.into_iter().map(|(id, its)| setup((system, id), &its, &[], most)));
             continue;
         }
         let compared = compare(&results, &rows);
@@ -167,7 +168,9 @@ fn reproduce(jobs: &[Job<'_>], options: &Options) -> Result<(), Failure> {
         blocks.extend(remarks.into_iter().map(Block::Text));
         sections.push(Section { title: system.title.into(), blocks });
         sections.extend(
-            evaluation::by_experiment(&rows).into_iter().map(|(id, its)| setup(system, id, &its, &compared)),
+            evaluation::by_experiment(&rows)
+                .into_iter()
+                .map(|(id, its)| setup((system, id), &its, &compared, most)),
         );
     }
     let digest = digest(&ran);
@@ -284,18 +287,18 @@ fn verdict(predictions: &Summary, calibration: &Summary) -> String {
 }
 
 /// An experiment's part of the page: its plots with what was published beside, and its rows for who asks.
-fn setup(system: &System, id: &str, rows: &[&Row], compared: &[Compared<'_>]) -> Section {
+fn setup((system, id): (&System, &str), rows: &[&Row], compared: &[Compared<'_>], most: usize) -> Section {
     let title = system.experiments.iter().find(|of| of.id == id).map_or("", |of| of.title);
-    let mut blocks = evaluation::plots(rows, compared);
+    let mut blocks = evaluation::plots(rows, compared, most);
     blocks.push(Block::Folded(format!("{} rows", rows.len()), all_rows(rows)));
     Section { title: format!("{id}: {title}"), blocks }
 }
 
 fn all_rows(rows: &[&Row]) -> Table {
-    let mut table = Table::new(["experiment", "variant", "point", "metric", "value", "unit"]);
+    let mut table = Table::new(["variant", "point", "metric", "value", "unit"]);
     for row in rows {
         let value = number(row.value);
-        table.row([row.experiment, &row.variant, &row.point, row.metric, &value, row.unit]);
+        table.row([&row.variant, &row.point, row.metric, &value, row.unit]);
     }
     table
 }
