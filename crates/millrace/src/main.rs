@@ -53,9 +53,9 @@ impl Command {
             #[cfg(feature = "rpc")]
             Command::Rpc(rpc) => rpc.run().map_err(|e| Failure { code: e.exit_code(), error: e.into() })?,
             #[cfg(feature = "rec")]
-            Command::Rec(rec) => rec.run()?,
+            Command::Rec(rec) => printed(rec.run())?,
             #[cfg(feature = "model")]
-            Command::Model(command) => command.run()?,
+            Command::Model(command) => printed(command.run())?,
             #[cfg(feature = "lab")]
             Command::Lab(command) => command.run()?,
             Command::Probe(args) => probe::run(args)?,

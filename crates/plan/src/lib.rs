@@ -32,3 +32,12 @@ pub mod rec;
 pub mod sweep;
 #[cfg(feature = "model")]
 pub mod timed;
+
+/// Prints what a command has to say.
+#[cfg(any(feature = "model", feature = "rec"))]
+pub(crate) fn print(text: &str) -> Result<(), Box<dyn std::error::Error>> {
+    use std::io::Write as _;
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    Ok(out.flush()?)
+}

@@ -12,7 +12,7 @@ use std::path::Path;
 const CONTENTS_FROM: usize = 4;
 
 /// So many rows of a folded table are on the page: what is longer is for programs to read.
-const FOLDED: usize = 100;
+const FOLDED: usize = 80;
 
 /// A figure worth a glance.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -283,13 +283,11 @@ mod tests {
             Block::Folded(format!("{rows} rows"), table)
         };
         let html = block(&folded(FOLDED));
-        assert!(html.contains("row 99<") && !html.contains("The first"), "{html}");
+        assert!(html.contains("row 79<") && !html.contains("The first"), "{html}");
         let long = folded(FOLDED + 1);
         let html = block(&long);
         assert!(
-            html.contains("row 99<")
-                && !html.contains("row 100<")
-                && html.contains("The first 100 of 101 rows")
+            html.contains("row 79<") && !html.contains("row 80<") && html.contains("The first 80 of 81 rows")
         );
         let sections = vec![Section { title: String::new(), blocks: vec![long] }];
         let verdict = (true, String::new());

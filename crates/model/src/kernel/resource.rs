@@ -8,7 +8,8 @@
 use super::{OpSlot, Service};
 use crate::random::exponential;
 use base::{Picos, Prng};
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
 
 impl Usage {
     /// As it would be of a span so many times as long.
@@ -39,8 +40,8 @@ pub struct Usage {
 #[derive(Debug)]
 pub(super) struct Resource {
     pub(super) name: Box<str>,
-    /// When each server is free.
-    free_at: Vec<u64>,
+    /// When each server is free, the earliest on top.
+    free_at: BinaryHeap<Reverse<u64>>,
     prng: Prng,
     usage: Usage,
     /// Work that was begun before the last reset and ends after it.
@@ -50,7 +51,7 @@ pub(super) struct Resource {
 impl Resource {
     pub(super) fn new(name: &str, servers: usize, prng: Prng) -> Resource {
         assert!(servers > 0, "{name} needs a server");
-        let free_at = vec![0; servers];
+        let free_at = vec![Reverse(0); servers].into();
         Resource { name: name.into(), free_at, prng, usage: Usage::default(), carried: 0 }
     }
 
@@ -64,13 +65,11 @@ impl Resource {
             Service::Fixed(span) => span,
             Service::Exponential(mean) => exponential(&mut self.prng, mean),
         };
-        let earliest = match self.free_at.as_mut_slice() {
-            [only] => only,
-            several => several.iter_mut().min_by_key(|free| **free).expect("there is a server"),
-        };
-        let start = now.0.max(*earliest);
+        let mut earliest = self.free_at.peek_mut().expect("there is a server");
+        let start = now.0.max(earliest.0);
         let end = start + span.0;
-        *earliest = end;
+        earliest.0 = end;
+        drop(earliest);
         self.usage.uses += 1;
         self.usage.units += units;
         self.usage.busy.0 += span.0;
@@ -80,12 +79,12 @@ impl Resource {
 
     /// When a use that arrives at `now` would begin.
     pub(super) fn begins(&self, now: Picos) -> Picos {
-        Picos(self.free_at.iter().copied().min().unwrap_or(0)).max(now)
+        Picos(self.free_at.peek().map_or(0, |earliest| earliest.0)).max(now)
     }
 
     /// Work of servers that lies after `now`. What was begun has no gaps in it.
     fn ahead(&self, now: Picos) -> u64 {
-        self.free_at.iter().map(|free| free.saturating_sub(now.0)).sum()
+        self.free_at.iter().map(|free| free.0.saturating_sub(now.0)).sum()
     }
 
     pub(super) fn usage(&self, now: Picos) -> Usage {

@@ -99,7 +99,7 @@ impl Messages {
     /// # Errors
     /// A file of the checkout or of the model that is wrong: where, and what to do.
     pub fn run(&self) -> Result<(), Failure> {
-        crate::model::print(&self.text()?)
+        crate::print(&self.text()?)
     }
 
     fn text(&self) -> Result<String, Failure> {

@@ -1,8 +1,9 @@
 //! `millrace model audit`: how much of an answer rests on numbers that were assumed, chosen or fitted.
 
-use super::{Failure, platform, print};
+use super::{Failure, platform};
 use crate::model::repro::{experiment, number};
 use crate::parallel;
+use crate::print;
 use bench::report::Table;
 use clap::Args;
 use model::experiment::audit::{Answer, Question};
@@ -46,7 +47,7 @@ pub struct Audit {
 }
 
 /// Events of all runs of an audit, about: what two cores do in less than half a minute.
-const MAX_EVENTS: u64 = 120_000_000;
+const MAX_EVENTS: u64 = 80_000_000;
 /// … with `--quick`.
 const QUICK_EVENTS: u64 = 20_000_000;
 

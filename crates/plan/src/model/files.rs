@@ -1,6 +1,7 @@
 //! `millrace model platforms` and `check`: which files there are, and whether one is right.
 
-use super::{Failure, platform, print, read};
+use super::{Failure, platform, read};
+use crate::print;
 use bench::report::Table;
 use clap::Args;
 use model::experiment::published::Results;

@@ -1,7 +1,8 @@
 //! `millrace model fit`: constants that were fitted are fitted again, on calibration results only, for all to see.
 
-use super::{Failure, platform, print};
+use super::{Failure, platform};
 use crate::model::repro::{comparison, experiment, number};
+use crate::print;
 use bench::report::Table;
 use clap::Args;
 use model::Platforms;

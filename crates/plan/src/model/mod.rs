@@ -16,7 +16,6 @@ use model::Platform;
 use model::platform::shipped::SHIPPED;
 use model::system::{self, System};
 use std::error::Error;
-use std::io::Write;
 
 /// The hardware model: list platforms, check files, say what answers rest on, fit constants, count them
 #[derive(clap::Args, Debug)]
@@ -97,9 +96,4 @@ pub(crate) fn platform_text(name: &str) -> Result<(String, String), Failure> {
 
 fn read(file: &str) -> Result<String, Failure> {
     std::fs::read_to_string(file).map_err(|cause| format!("{file}: {cause}").into())
-}
-
-pub(crate) fn print(text: &str) -> Result<(), Failure> {
-    let mut out = std::io::stdout().lock();
-    Ok(out.write_all(text.as_bytes()).and_then(|()| out.flush())?)
 }

@@ -1,6 +1,7 @@
 //! `millrace model rank`: free constants of each system beside its independent results.
 
-use super::{Failure, print};
+use super::Failure;
+use crate::print;
 use bench::report::Table;
 use clap::Args;
 use model::Platforms;

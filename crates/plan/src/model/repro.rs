@@ -5,6 +5,7 @@
 
 use crate::model::evaluation;
 use crate::parallel;
+use crate::print;
 use crate::timed;
 use bench::report::{Block, Report, Section, Table, Tile, environment};
 use clap::{Args, Subcommand};
@@ -15,7 +16,6 @@ use model::system::{self, System};
 use model::{Platform, Platforms};
 use sim::Fingerprint;
 use std::error::Error;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -124,11 +124,6 @@ fn list(as_json: bool) -> Result<(), Failure> {
     let mut table = Table::new(["id", "system", "what"]);
     all.for_each(|(id, system, what)| table.row([id, system, what]));
     print(&table.to_string())
-}
-
-fn print(text: &str) -> Result<(), Failure> {
-    let mut out = std::io::stdout().lock();
-    Ok(out.write_all(text.as_bytes()).and_then(|()| out.flush())?)
 }
 
 fn reproduce(jobs: &[Job<'_>], options: &Options) -> Result<(), Failure> {

@@ -1,8 +1,9 @@
 //! `millrace model validate`: results are left out, what is free is fitted on the others, what was left out is predicted and held against the published.
 
-use super::{Failure, print};
+use super::Failure;
 use crate::model::repro::beside;
 use crate::parallel;
+use crate::print;
 use bench::report::{Block, Report, Section, Table, environment};
 use clap::Args;
 use model::Platforms;

@@ -20,6 +20,7 @@ mod what_if;
 
 use crate::model::platform;
 use crate::parallel;
+use crate::print;
 use bench::report::Table;
 use clap::Args;
 use live::AtNodes;
@@ -33,7 +34,6 @@ use serve::process::parse::duration_of;
 use serve::process::tls::TlsClientArgs;
 use serve::trace::Port;
 use std::error::Error;
-use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 use trace::Measured;
@@ -442,11 +442,6 @@ fn plannable() -> Result<Vec<Platform>, Failure> {
 
 fn read(file: &str) -> Result<String, Failure> {
     std::fs::read_to_string(file).map_err(|cause| format!("{file}: {cause}").into())
-}
-
-fn print(text: &str) -> Result<(), Failure> {
-    let mut out = std::io::stdout().lock();
-    Ok(out.write_all(text.as_bytes()).and_then(|()| out.flush())?)
 }
 
 fn list() -> Result<String, Failure> {

@@ -66,15 +66,6 @@ pub(super) fn counts(lists: &Lists) -> serde_json::Value {
     serde_json::json!({ "lists": lists.len(), "ids": lists.pins(), "rows": lists.features() })
 }
 
-/// Prints `text`.
-///
-/// # Errors
-/// Nobody reads it.
-pub(super) fn print(text: &str) -> Result<(), Failure> {
-    let mut out = io::stdout().lock();
-    Ok(out.write_all(text.as_bytes()).and_then(|()| out.flush())?)
-}
-
 /// A part of a whole, between 0 and 1 without both.
 ///
 /// # Errors

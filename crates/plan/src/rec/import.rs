@@ -69,6 +69,6 @@ impl Import {
         }
         files::write_lists(&self.out, &lists)?;
         text.push_str(&format!("  written   {} in {}\n", files::summary(&lists), self.out.display()));
-        files::print(&text)
+        crate::print(&text)
     }
 }

@@ -126,13 +126,13 @@ impl Plan {
                 "budgets": bought,
                 "plan": file,
             });
-            return files::print(&format!("{all:#}\n"));
+            return crate::print(&format!("{all:#}\n"));
         }
         let mut text = text(&lists, held_out.as_ref(), &bought, seconds);
         if let Some(file) = file {
             let _ = writeln!(text, "\n  plan: {}, named in the model's manifest", file.display());
         }
-        files::print(&text)
+        crate::print(&text)
     }
 }
 

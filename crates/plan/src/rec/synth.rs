@@ -56,7 +56,7 @@ impl Synth {
         if let Some(file) = &self.out {
             let lists = rec::synth::lists(self.rows, self.queries as usize, self.seed)?;
             files::write_lists(file, &lists)?;
-            files::print(&format!("  written   {} in {}\n", files::summary(&lists), file.display()))?;
+            crate::print(&format!("  written   {} in {}\n", files::summary(&lists), file.display()))?;
         }
         let Some(dir) = &self.model else { return Ok(()) };
         if self.format == RowFormat::Int4 && !self.dim.is_multiple_of(2) {
@@ -75,7 +75,7 @@ impl Synth {
         }
         model.write(dir)?;
         let (tables, rows) = (self.tables, whole(self.rows.into()));
-        files::print(&format!(
+        crate::print(&format!(
             "  written   a model of {tables} tables, {rows} rows of {} numbers each, in {}\n",
             self.dim,
             dir.display()
