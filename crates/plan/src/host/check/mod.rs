@@ -30,6 +30,8 @@ use std::error::Error;
 const AGREE: f64 = 0.25;
 /// The model's goal.
 const GOAL: f64 = 0.25;
+/// Which of two is better is not asked where they are within this share of each other.
+const ALIKE: f64 = 0.1;
 
 /// Hold the model's predictions for this machine against rings, store and UDP server
 ///
@@ -78,6 +80,8 @@ enum Kind {
 /// A row under way: pairs of predictions and what was measured between them, in base units.
 struct Row {
     what: String,
+    /// Rows of the same are one question: which of them is best?
+    choice: Option<String>,
     kind: Kind,
     samples: Vec<Sample>,
     dropped: u64,
@@ -93,6 +97,8 @@ struct Sample {
 #[derive(Debug, Serialize)]
 struct Shown {
     what: String,
+    #[serde(skip)]
+    choice: Option<String>,
     unit: &'static str,
     predicted: f64,
     measured: f64,
@@ -106,7 +112,12 @@ struct Shown {
 
 impl Row {
     fn new(what: impl Into<String>, kind: Kind) -> Row {
-        Row { what: what.into(), kind, samples: Vec::new(), dropped: 0 }
+        Row { what: what.into(), choice: None, kind, samples: Vec::new(), dropped: 0 }
+    }
+
+    /// One of those among which `choice` is to be made: the greater the better.
+    fn among(self, choice: String) -> Row {
+        Row { choice: Some(choice), ..self }
     }
 
     /// A round of this row; without a figure that is a dropped one.
@@ -125,6 +136,7 @@ impl Row {
         let (Kind::Rate(unit, scale) | Kind::Span(unit, scale)) = self.kind;
         Some(Shown {
             what: self.what.clone(),
+            choice: self.choice.clone(),
             unit,
             predicted: of(|s| s.predicted)?.median / scale,
             measured: of(|s| s.measured)?.median / scale,
@@ -203,6 +215,9 @@ impl CheckHost {
             );
         }
         println!("{}", verdict(&shown, [&machine, &after].map(|machine| machine.busy_before_percent)));
+        if let Some(order) = order(&shown) {
+            println!("{order}");
+        }
         Ok(())
     }
 }
@@ -227,6 +242,28 @@ fn table(shown: &[Shown]) -> Table {
         table.row([&*row.what, &predicted, &measured, row.unit, &error, &spread, &rounds]);
     }
     table
+}
+
+/// Whether of two places for the same requests the model prefers that which is better.
+fn order(shown: &[Shown]) -> Option<String> {
+    let (mut all, mut apart) = ([0, 0], [0, 0]);
+    for (at, one) in shown.iter().enumerate().filter(|(_, row)| row.choice.is_some()) {
+        for other in shown[at + 1..].iter().filter(|other| other.choice == one.choice) {
+            let right = (one.predicted > other.predicted) == (one.measured > other.measured);
+            let ratio = (one.measured / other.measured).max(other.measured / one.measured);
+            let counts = if ratio > 1.0 + ALIKE { vec![&mut all, &mut apart] } else { vec![&mut all] };
+            for [count, of] in counts {
+                (*count, *of) = (*count + usize::from(right), *of + 1);
+            }
+        }
+    }
+    let [[right, of], [right_apart, of_apart]] = [all, apart];
+    (of > 0).then(|| {
+        format!(
+            "order of places: {right} of {of} pairs right; of those more than {:.0} % apart {right_apart} of {of_apart}",
+            ALIKE * 100.0
+        )
+    })
 }
 
 fn verdict(shown: &[Shown], busy: [u64; 2]) -> String {
@@ -257,6 +294,17 @@ mod tests {
         let shown = row.shown().expect("a round was kept");
         assert_eq!((shown.kept, shown.dropped, shown.within_goal), (1, 2, true));
         assert!((shown.error - 0.25).abs() < 1e-9 && shown.measured == 8.0);
+        let of = |what: &str, predicted: f64, measured: f64| {
+            let mut row = Row::new(what, Kind::Rate("Mops", 1e6)).among("c".into());
+            row.note(predicted, Some(measured), predicted);
+            row.shown().expect("a round was kept")
+        };
+        let rows = [of("a", 1e6, 2e6), of("b", 2e6, 1.95e6), of("c", 3e6, 4e6), shown];
+        let said = order(&rows).expect("there are pairs");
+        assert!(
+            said.starts_with("order of places: 2 of 3 pairs right") && said.ends_with("2 of 2"),
+            "{said}"
+        );
         assert!(Row::new("none", Kind::Span("us", 1e-6)).shown().is_none());
     }
 }

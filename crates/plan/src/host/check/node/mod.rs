@@ -52,7 +52,9 @@ impl Placed {
     fn new(class: &Class, route: Route, window: u64) -> Placed {
         let (class, Route { link, handler }) = (class.clone(), route);
         let what = format!("{}, {handler}, {link}, {window} under way", class.name);
-        Placed { route, window, class, row: Row::new(what, Kind::Rate("K/s", 1e3)) }
+        let row = Row::new(what, Kind::Rate("K/s", 1e3));
+        let row = row.among(format!("{}, {link}, {window}", class.name));
+        Placed { route, window, class, row }
     }
 
     /// Requests per second.
