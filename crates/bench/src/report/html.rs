@@ -119,14 +119,17 @@ impl Report {
         )
     }
 
-    /// The page's plots alone, as an SVG file.
+    /// The page's plots alone, as an SVG file, below the headings of their parts.
     pub fn drawings(&self) -> String {
-        let blocks = self.sections.iter().flat_map(|section| &section.blocks);
-        plot::file(blocks.filter_map(|block| match block {
-            Block::Plot(plot) => Some(vec![plot.svg.as_str()]),
-            Block::Pair(left, right) => Some(vec![left.svg.as_str(), right.svg.as_str()]),
-            _ => None,
-        }))
+        fn rows(section: &Section) -> Vec<Vec<&str>> {
+            let rows = section.blocks.iter().filter_map(|block| match block {
+                Block::Plot(plot) => Some(vec![plot.svg.as_str()]),
+                Block::Pair(left, right) => Some(vec![left.svg.as_str(), right.svg.as_str()]),
+                _ => None,
+            });
+            rows.collect()
+        }
+        plot::file(self.sections.iter().map(|section| (section.title.as_str(), rows(section))))
     }
 
     /// Writes it to a file: a page, or what the file's ending asks for: `.svg` the plots alone, `.csv` and `.parquet` its tables' cells and its

@@ -116,10 +116,27 @@ impl LinePlot {
     }
 }
 
-/// Plots as a file that needs nothing else: a row below the other.
-pub fn file<'p>(rows: impl IntoIterator<Item = Vec<&'p str>>) -> String {
+/// Plots as a file that needs nothing else: parts with a heading, in each a row below the other.
+pub fn file<'p>(parts: impl IntoIterator<Item = (&'p str, Vec<Vec<&'p str>>)>) -> String {
+    /// A heading and the room around it.
+    const HEADING: f64 = 40.0;
     let (mut inner, mut whole) = (String::new(), (0f64, 0f64));
-    for row in rows {
+    let mut rows = Vec::new();
+    for (title, its) in parts.into_iter().filter(|(_, its)| !its.is_empty()) {
+        rows.extend((!title.is_empty()).then_some((Some(title), vec![])));
+        rows.extend(its.into_iter().map(|row| (None, row)));
+    }
+    for (title, row) in rows {
+        if let Some(title) = title {
+            let (y, title) = (whole.1 + 26.0, escape(title));
+            put(
+                &mut inner,
+                format_args!(
+                    "<text class=\"title\" x=\"0\" y=\"{y}\" style=\"font-size:18px\">{title}</text>"
+                ),
+            );
+            whole.1 += HEADING;
+        }
         let mut left = 0.0;
         let top = whole.1;
         // Beside the last of an odd number there is none.
@@ -374,7 +391,8 @@ mod tests {
     #[test]
     fn a_file_has_its_rows_below_each_other_and_needs_nothing_else() {
         let (narrow, wide) = (LinePlot { wide: false, ..plot(vec![]) }.svg(), plot(vec![(1.0, 2.0)]).svg());
-        let text = file([vec![narrow.as_str(), narrow.as_str()], vec![wide.as_str()]]);
+        let rows = vec![vec![narrow.as_str(), narrow.as_str()], vec![wide.as_str()]];
+        let text = file([("", rows)]);
         assert!(
             text.starts_with("<svg xmlns")
                 && text.contains("viewBox=\"0 0 1024 600\"")
@@ -385,9 +403,12 @@ mod tests {
         );
         // What other crates draw, and nothing beside it.
         let drawn = frame("paths of <requests>", 1040.0, 99.6) + "</svg>";
-        let text = file([vec![drawn.as_str(), ""]]);
+        let text = file([("words alone", vec![]), ("one & all", vec![vec![drawn.as_str(), ""]])]);
         assert!(
-            text.contains("viewBox=\"0 0 1040 100\"") && text.contains("paths of &lt;requests&gt;"),
+            text.contains("viewBox=\"0 0 1040 140\"")
+                && text.contains("paths of &lt;requests&gt;")
+                && text.contains(">one &amp; all</text>")
+                && !text.contains("words alone"),
             "{text}"
         );
     }
