@@ -73,11 +73,13 @@ impl Drop for Locked {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tempfile::TempDir;
 
     #[test]
     #[cfg_attr(miri, ignore = "files of the system")]
     fn a_file_is_free_as_soon_as_it_is_let_go() {
-        let place = std::env::temp_dir().join(format!("millrace-locked-{}", std::process::id()));
+        let folder = TempDir::with_prefix("millrace-").expect("a folder");
+        let place = folder.path().join("locked");
         let file =
             || OpenOptions::new().create(true).truncate(false).write(true).open(&place).expect("a file");
         let one = Locked::new(file()).expect("nobody has it");
@@ -87,16 +89,15 @@ mod tests {
         drop(one);
         drop(Locked::new(file()).expect("it is free, whoever has it open"));
         drop(forked);
-        std::fs::remove_file(&place).expect("ours");
     }
 
     #[test]
     #[cfg_attr(miri, ignore = "files of the system")]
     fn devices_pipes_folders_and_long_files_are_refused() {
         assert_eq!(read(Path::new("/dev/zero"), 10).expect_err("endless").kind(), ErrorKind::InvalidInput);
-        let place = std::env::temp_dir().join(format!("millrace-files-{}", std::process::id()));
-        std::fs::create_dir_all(&place).expect("a directory");
-        assert_eq!(read(&place, 10).expect_err("a folder").kind(), ErrorKind::InvalidInput);
+        let folder = TempDir::with_prefix("millrace-").expect("a folder");
+        let place = folder.path();
+        assert_eq!(read(place, 10).expect_err("a folder").kind(), ErrorKind::InvalidInput);
         let pipe = place.join("pipe");
         rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RUSR).expect("a pipe");
         assert_eq!(read(&pipe, 10).expect_err("a pipe").kind(), ErrorKind::InvalidInput);
@@ -104,6 +105,5 @@ mod tests {
         std::fs::write(&file, "0123456789").expect("a file");
         assert_eq!(read(&file, 10).expect("as long as it may be"), b"0123456789");
         assert_eq!(read(&file, 9).expect_err("longer").kind(), ErrorKind::FileTooLarge);
-        std::fs::remove_dir_all(&place).expect("ours");
     }
 }

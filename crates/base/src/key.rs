@@ -214,24 +214,7 @@ impl std::error::Error for KeyError {}
 mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt as _;
-
-    /// A folder of this test, removed at its end.
-    struct Folder(PathBuf);
-
-    impl Folder {
-        fn new() -> Folder {
-            let name = format!("millrace-key-{:016x}", u64::from_le_bytes(random()));
-            let path = std::env::temp_dir().join(name);
-            fs::create_dir(&path).expect("a new folder");
-            Folder(path)
-        }
-    }
-
-    impl Drop for Folder {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
-    }
+    use tempfile::TempDir;
 
     /// The authors' vectors: key 00 .. 0f, the empty message and 00 .. 0e; their lengths are not hashed there.
     #[test]
@@ -269,12 +252,12 @@ mod tests {
 
     #[test]
     fn a_file_is_for_its_owner_alone_and_comes_back() {
-        let folder = Folder::new();
-        let path = folder.0.join("cluster.key");
+        let folder = TempDir::with_prefix("millrace-").expect("a folder");
+        let path = folder.path().join("cluster.key");
         let key = Key::read_or_make(&path).expect("it is made");
         assert_eq!(fs::metadata(&path).expect("it is there").permissions().mode() & 0o777, 0o600);
         assert_eq!(Key::read_or_make(&path).expect("it is read"), key);
-        assert_eq!(fs::read_dir(&folder.0).expect("a folder").count(), 1, "nothing is left beside it");
+        assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 1, "nothing is left beside it");
         assert!(matches!(key.write_new(&path), Err(KeyError::Io(..))), "it is never replaced");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).expect("its mode can be set");
         let refused = Key::read(&path).expect_err("others may read it");
@@ -283,14 +266,14 @@ mod tests {
 
     #[test]
     fn what_is_no_key_is_refused_with_a_word() {
-        let folder = Folder::new();
-        let path = folder.0.join("cluster.key");
+        let folder = TempDir::with_prefix("millrace-").expect("a folder");
+        let path = folder.path().join("cluster.key");
         for text in ["", "00", "zz112233445566778899aabbccddeeff", "00112233445566778899aabbccddeeff00"] {
             fs::write(&path, text).expect("a small file");
             fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("its mode can be set");
             assert!(matches!(Key::read(&path), Err(KeyError::NoKey(_))), "{text:?}");
         }
-        assert!(matches!(Key::read(&folder.0), Err(KeyError::NoKey(_))), "a folder");
+        assert!(matches!(Key::read(folder.path()), Err(KeyError::NoKey(_))), "a folder");
         assert!(!format!("{:?}", Key::new([0xab; 16])).contains("ab"), "a key is not printed");
     }
 }

@@ -46,6 +46,7 @@ fn of_group(group: &Path) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tempfile::TempDir;
 
     #[test]
     fn a_field_is_in_bytes() {
@@ -60,7 +61,8 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "files")]
     fn the_tightest_group_counts_and_files_can_go() {
-        let root = std::env::temp_dir().join(format!("millrace-memory-{}", std::process::id()));
+        let folder = TempDir::with_prefix("millrace-").expect("a folder");
+        let root = folder.path();
         let inner = root.join("pods/one");
         std::fs::create_dir_all(&inner).expect("a folder");
         let group = |path: &Path, max: &str, current: &str, stat: &str| {
@@ -70,14 +72,13 @@ mod tests {
         };
         group(&inner, "1000\n", "600\n", "anon 400\nactive_file 50\ninactive_file 150\nfile 210\n");
         group(&root.join("pods"), "max\n", "5000\n", "");
-        assert_eq!(left(&root, "1:cpu:/x\n0::/pods/one\n"), Some(600));
-        assert_eq!(left(&root, "0::/pods\n"), None, "no bound is none");
+        assert_eq!(left(root, "1:cpu:/x\n0::/pods/one\n"), Some(600));
+        assert_eq!(left(root, "0::/pods\n"), None, "no bound is none");
         group(&root.join("pods"), "4900\n", "5000\n", "inactive_file 400");
-        assert_eq!(left(&root, "0::/pods/one\n"), Some(300), "a group above has less left");
-        assert_eq!(left(&root, "4:memory:/pods/one\n"), None, "version 1 is not read");
-        group(&root, "100", "30", "");
-        assert_eq!(left(&root, "0::/../one\n"), Some(70), "out of sight");
-        std::fs::remove_dir_all(&root).expect("ours");
+        assert_eq!(left(root, "0::/pods/one\n"), Some(300), "a group above has less left");
+        assert_eq!(left(root, "4:memory:/pods/one\n"), None, "version 1 is not read");
+        group(root, "100", "30", "");
+        assert_eq!(left(root, "0::/../one\n"), Some(70), "out of sight");
     }
 
     #[test]

@@ -55,19 +55,19 @@ pub fn sync_folder(path: &Path) -> io::Result<()> {
 mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt as _;
+    use tempfile::TempDir;
 
     #[test]
     fn nobody_else_may_read_them() {
-        let folder = std::env::temp_dir().join(format!("millrace-private-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&folder);
-        let (inner, file) = (folder.join("a/b"), folder.join("a/b/file"));
+        let folder = TempDir::with_prefix("millrace-").expect("a folder");
+        let outer = folder.path().join("a");
+        let (inner, file) = (outer.join("b"), outer.join("b/file"));
         make_directory(&inner).expect("a directory");
         fs::write(&file, "old").expect("a file");
         fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).expect("ours");
         drop(create(&file).expect("a file"));
         let mode = |path: &Path| fs::metadata(path).expect("it is there").permissions().mode() & 0o777;
-        assert_eq!((mode(&folder), mode(&inner), mode(&file)), (0o700, 0o700, 0o600));
+        assert_eq!((mode(&outer), mode(&inner), mode(&file)), (0o700, 0o700, 0o600));
         make_directory(&inner).expect("it is there");
-        fs::remove_dir_all(&folder).expect("it is ours");
     }
 }

@@ -251,6 +251,7 @@ impl std::error::Error for UsersError {}
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tempfile::TempDir;
 
     fn of(text: &str, form: Form) -> Result<Users, Malformed> {
         Users::parse(text.as_bytes(), form)
@@ -315,7 +316,8 @@ mod tests {
 
     #[test]
     fn a_file_that_is_broken_leaves_the_users_that_were_known() {
-        let path = std::env::temp_dir().join(format!("millrace-users-{}", std::process::id()));
+        let folder = TempDir::with_prefix("millrace-").expect("a folder");
+        let path = folder.path().join("users");
         std::fs::write(&path, "ann:one\n").expect("a folder");
         let file = UserFile::open(&path, Form::Line).expect("a good file");
         std::fs::write(&path, "nonsense").expect("a folder");

@@ -355,25 +355,24 @@ impl Builder {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tempfile::TempDir;
 
     const RACK: &str =
         "[[box]]\nid = 1\naddress = \"127.0.0.1:1\"\n[[home]]\nid = 1\naddress = \"127.0.0.1:2\"\nbox = 1\n";
     const CHAIN: &str = "[[chain]]\nnumber = 7\n[[chain.replica]]\nid = 1\naddress = \"tcp:127.0.0.1:9\"\n";
 
     /// What is found by a file with this text; nobody of it runs.
-    fn by(test: &str, text: &str, more: impl FnOnce(Builder) -> Builder) -> Result<Cluster, Error> {
-        let file = std::env::temp_dir().join(format!("millrace-cluster-{}-{test}.toml", std::process::id()));
+    fn by(text: &str, more: impl FnOnce(Builder) -> Builder) -> Result<Cluster, Error> {
+        let folder = TempDir::with_prefix("millrace-").expect("a folder");
+        let file = folder.path().join("cluster.toml");
         std::fs::write(&file, text).expect("a file");
         let builder = Cluster::builder().cluster(&file).connect_timeout(Duration::from_millis(1));
-        let found = more(builder).deadline(Duration::from_millis(1)).connect();
-        let _ = std::fs::remove_file(&file);
-        found
+        more(builder).deadline(Duration::from_millis(1)).connect()
     }
 
     #[test]
     fn a_rack_alone_is_a_cache_without_a_store() {
-        let mut cluster =
-            by("rack", RACK, |builder| builder.tor(1)).expect("nobody is asked before an operation");
+        let mut cluster = by(RACK, |builder| builder.tor(1)).expect("nobody is asked before an operation");
         assert!(cluster.cache().is_ok());
         let error = cluster.transaction().put("k", "v").commit().expect_err("there is no chain").to_string();
         assert!(error.contains("no store: its file has no [[chain]]"), "{error}");
@@ -389,16 +388,16 @@ mod tests {
             ("[[box]]\nid = 1\n", "[box] needs address"),
             (RACK, "no box 9 to ask; its boxes are 1"),
         ] {
-            let error = by("wrong", text, |builder| builder.tor(9)).err().expect(words).to_string();
+            let error = by(text, |builder| builder.tor(9)).err().expect(words).to_string();
             assert!(error.contains(words), "{words:?} in {error:?}");
         }
     }
 
     #[test]
     fn a_file_is_split_into_places_of_chains_and_a_rack() {
-        let file = |test: &str, text: &str| {
-            let file =
-                std::env::temp_dir().join(format!("millrace-split-{}-{test}.toml", std::process::id()));
+        let folder = TempDir::with_prefix("millrace-").expect("a folder");
+        let file = |name: &str, text: &str| {
+            let file = folder.path().join(name);
             std::fs::write(&file, text).expect("a file");
             file
         };
@@ -410,6 +409,5 @@ mod tests {
         assert_eq!(of(&[&rack]), (Vec::new(), Some(rack.clone())));
         assert_eq!(of(&[&chain]), (places(&[&chain]), None));
         assert_eq!(of(&[&chain, &rack, &both]), (places(&[&chain, &both]), Some(rack.clone())));
-        [both, rack, chain].iter().for_each(|file| std::fs::remove_file(file).expect("it is there"));
     }
 }

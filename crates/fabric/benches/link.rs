@@ -19,6 +19,7 @@ use std::process::{Child, Command};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use tempfile::TempDir;
 
 const BODY: usize = 64;
 const PROBE: Duration = Duration::from_millis(3);
@@ -252,8 +253,8 @@ fn part(client: Box<dyn Link>, server: Box<dyn Link>) {
 }
 
 fn processes(mode: Mode, window: u32, cores: [usize; 2], time: Nanos) -> f64 {
-    let path = std::env::temp_dir().join(format!("millrace-link-bench-{}", std::process::id()));
-    let address = format!("shm:{}", path.display()).parse().expect("an address");
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
+    let address = format!("shm:{}", folder.path().join("s").display()).parse().expect("an address");
     let options = LinkOptions { mode, ..LinkOptions::default() };
     let mut child: Child = Command::new(std::env::current_exe().expect("this program"))
         .env(CHILD, format!("{} {mode:?} {address}", cores[1]))
@@ -268,7 +269,6 @@ fn processes(mode: Mode, window: u32, cores: [usize; 2], time: Nanos) -> f64 {
     };
     let sample = on_core(cores[0], || drive(&mut *client, window, time, || ()));
     child.kill().and_then(|()| child.wait()).expect("the child was running");
-    let _ = std::fs::remove_file(path);
     sample
 }
 

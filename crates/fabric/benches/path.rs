@@ -21,6 +21,7 @@ use fabric::service::Context;
 use fabric::status::Status;
 use proto::demo::{Echo, EchoClient, EchoServer, SayReply, SayReplyMut, SayRequestView};
 use std::thread;
+use tempfile::TempDir;
 
 #[allow(clippy::undocumented_unsafe_blocks, missing_docs, dead_code)]
 mod proto {
@@ -62,7 +63,8 @@ impl Both {
             (server, options.monitor) = (server.monitor(&serving), Some(asking));
         }
         let clock = Clock::shared();
-        let path = std::env::temp_dir().join(format!("millrace-path-{}.sock", std::process::id()));
+        let folder = TempDir::with_prefix("millrace-").expect("a folder");
+        let path = folder.path().join("s");
         let connecting = match transport {
             "memory" => {
                 let (ours, theirs) = memory::pair(&LinkOptions::default()).expect("descriptors");
@@ -81,7 +83,6 @@ impl Both {
             thread::yield_now();
         }
         let channel = connecting.join().expect("no panic").expect("the server answers");
-        let _ = std::fs::remove_file(path);
         let client = EchoClient::new(&channel).expect("it serves Echo");
         Both { channel, client, server, clock }
     }

@@ -20,6 +20,7 @@ use fabric::status::Status;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::hint::black_box;
+use tempfile::TempDir;
 
 static DESCRIPTOR: ServiceDescriptor = ServiceDescriptor {
     name: "bench.Echo",
@@ -183,7 +184,8 @@ fn calls(server: &mut Server) -> f64 {
 fn idle_clients() {
     println!("the same beside three idle clients over sockets: ns per call, and the ratio round by round");
     println!("{:>7} {:>16} {:>16} {:>16}", "window", "alone", "beside", "beside / alone");
-    let path = std::env::temp_dir().join(format!("fabric-bench-server-{}", std::process::id()));
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
+    let path = folder.path().join("s");
     let udp = "udp:127.0.0.1:0".parse().expect("an address");
     let addresses = [udp, Address::Unix(path), "tcp:127.0.0.1:0".parse().expect("an address")];
     for window in [1, 64] {

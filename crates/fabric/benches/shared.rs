@@ -16,6 +16,7 @@ use ring::wait::WaitPolicy;
 use rustix::time::{ClockId, clock_gettime};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
+use tempfile::TempDir;
 
 const WINDOW: usize = 16;
 const BODY: [u8; 64] = [7; 64];
@@ -156,8 +157,8 @@ fn main() {
         "shared/own"
     );
     let name = format!("bench-shared-{}", std::process::id());
-    let socket = std::env::temp_dir().join(&name);
-    let unix = format!("unix:{}", socket.display());
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
+    let unix = format!("unix:{}", folder.path().join("s").display());
     // Calls of a round: a few tens of milliseconds of them.
     let transports = [
         (format!("memory:{name}"), 60_000, 16_000),

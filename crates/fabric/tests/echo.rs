@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
+use tempfile::TempDir;
 
 /// In the environment of the other process: what it is, and the address.
 const ROLE: &str = "MILLRACE_ECHO_ROLE";
@@ -68,11 +69,16 @@ impl Service for Echo {
     }
 }
 
+thread_local! {
+    /// Where this test's sockets lie: a test is a thread.
+    static FOLDER: TempDir = TempDir::with_prefix("millrace-").expect("a folder");
+}
+
 /// An address of each kind that this build has, that nothing else uses.
 fn addresses() -> Vec<Address> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let name = || format!("fabric-echo-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-    let path = || std::env::temp_dir().join(name());
+    let path = || FOLDER.with(|folder| folder.path().join(name()));
     let all = [
         Address::Memory(name()),
         Address::Shm(path()),

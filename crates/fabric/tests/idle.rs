@@ -12,6 +12,7 @@ use fabric::status::Status;
 use ring::wait::WaitPolicy;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
+use tempfile::TempDir;
 
 /// Nothing here takes so long unless it hangs.
 const HANG: Nanos = Nanos::from_secs(60);
@@ -85,6 +86,8 @@ struct Rig {
     addresses: Vec<Address>,
     ring: Client,
     others: Vec<Client>,
+    // After the server that listens in it.
+    _folder: TempDir,
 }
 
 impl Rig {
@@ -92,11 +95,12 @@ impl Rig {
     fn new(transports: &[Transport]) -> Rig {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let name = || format!("fabric-idle-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let folder = TempDir::with_prefix("millrace-").expect("a folder");
         let echo = Echo::default();
         let mut server = Server::new(Options::default()).service(echo.clone());
         for address in [
             Address::Memory(name()),
-            Address::Unix(std::env::temp_dir().join(name())),
+            Address::Unix(folder.path().join("s")),
             "tcp:127.0.0.1:0".parse().expect("an address"),
             "udp:127.0.0.1:0".parse().expect("an address"),
         ] {
@@ -116,7 +120,7 @@ impl Rig {
             stop.store(true, Ordering::Relaxed);
             clients
         });
-        Rig { server, echo, addresses, ring, others }
+        Rig { server, echo, addresses, ring, others, _folder: folder }
     }
 
     /// Goes on, with work over the ring in every turn, until `done`.

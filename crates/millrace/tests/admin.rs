@@ -15,6 +15,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use tempfile::TempDir;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_millrace");
 /// How long a server may take until it is ready.
@@ -148,10 +149,9 @@ impl Drop for Any {
 
 #[test]
 fn every_server_has_the_same_port() {
-    let folder = std::env::temp_dir().join(format!("millrace-ports-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).expect("a folder");
-    let path = |name: &str| folder.join(name).display().to_string();
-    let (http, judge) = ("http://", Judge::find(&folder));
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (http, judge) = ("http://", Judge::find(folder.path()));
     Any::start("kv", &["up", "-p", "0", "-m", "64"], "registers on http://").hold(&judge);
     let dedicated = ["up", "-p", "0", "-m", "64", "--set", "engine.mode=dedicated"];
     Any::start("kv", &dedicated, "registers on http://").hold(&judge);
@@ -165,7 +165,7 @@ fn every_server_has_the_same_port() {
         ports[index].local_addr().expect("bound")
     };
     let topology = Topology::two_levels(&shape, at, &Registers::default()).expect("it fits");
-    topology.write(&folder.join("rack.toml")).expect("a file");
+    topology.write(&folder.path().join("rack.toml")).expect("a file");
     drop(ports);
     let (rack, listen) = (path("rack.toml"), "127.0.0.1:0");
     let nodes = ["inc", "run", "--all", "--first", "--until-eof", "--topology", &rack];
@@ -197,7 +197,6 @@ fn every_server_has_the_same_port() {
     Any::start("gateway", &["rpc", "gateway", "--listen", listen, &address], "metrics at http://")
         .hold(&judge);
     drop(server);
-    std::fs::remove_dir_all(&folder).expect("it is ours");
 }
 
 /// Who else reads metrics: Prometheus' own checker, and its parser of OpenMetrics, where they are.

@@ -9,9 +9,10 @@ use serve::txn::proto::millrace::TxnClient;
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Output;
 use std::sync::atomic::{AtomicBool, Ordering};
+use tempfile::TempDir;
 
 /// Small, so that a test is quick.
 const SMALL: [&str; 6] = ["--replicas", "3", "--log-size", "8m", "--data-size", "8m"];
@@ -49,21 +50,6 @@ fn number(text: &str, word: &str) -> u64 {
     after(text, word).parse().expect("a number")
 }
 
-/// A folder that goes with the test.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(test: &str) -> Folder {
-        Folder(chained::folder(test))
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 fn flip(path: &Path, at: usize) {
     let mut bytes = fs::read(path).expect("it is there");
     bytes[at] ^= 1;
@@ -78,9 +64,9 @@ fn value(number: u64) -> String {
 /// What a chain has that was restored from a backup as of a transaction: what was there then, no more and no less.
 #[test]
 fn a_backup_under_load_is_the_state_of_one_transaction() {
-    let folder = Folder::new("backup-load");
-    let (data, saved) = (folder.0.join("chain"), folder.0.join("saved"));
-    let up = Up::again(data.clone(), &SMALL);
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
+    let (data, saved) = (folder.path().join("chain"), folder.path().join("saved"));
+    let up = Up::within(&data, &SMALL, &[]);
     until_all_serve(&up);
     let (stop, begun) = (AtomicBool::new(false), AtomicBool::new(false));
     let (said, written) = std::thread::scope(|scope| {
@@ -120,9 +106,9 @@ fn a_backup_under_load_is_the_state_of_one_transaction() {
         };
         expected.insert("last".to_owned(), number.to_string());
     }
-    let again = folder.0.join("again");
+    let again = folder.path().join("again");
     assert!(good(&restore(&saved, &again)).contains("replica 1"));
-    let up = Up::again(again, &SMALL);
+    let up = Up::within(&again, &SMALL, &[]);
     until_all_serve(&up);
     let mut writer = Writer::new(&up);
     let keys = (0..500).map(|number| format!("key {number}")).chain(["last".to_owned()]);
@@ -139,9 +125,10 @@ fn a_backup_under_load_is_the_state_of_one_transaction() {
 /// The sums that replicas, backup and the restored directory have as of the same transaction; who may read them; what is refused.
 #[test]
 fn a_backup_is_what_the_replicas_have_and_damage_is_found() {
-    let folder = Folder::new("backup-sums");
-    let (data, saved, again) = (folder.0.join("chain"), folder.0.join("saved"), folder.0.join("again"));
-    let up = Up::again(data.clone(), &SMALL);
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
+    let (data, saved, again) =
+        (folder.path().join("chain"), folder.path().join("saved"), folder.path().join("again"));
+    let up = Up::within(&data, &SMALL, &[]);
     until_all_serve(&up);
     let mut writer = Writer::new(&up);
     for number in 0..300 {
@@ -157,7 +144,7 @@ fn a_backup_is_what_the_replicas_have_and_damage_is_found() {
         let is = fs::metadata(saved.join(name)).expect("it is there").permissions().mode();
         assert_eq!(is & 0o777, mode, "{name}");
     }
-    strangers_get_nothing(&up, &data, &folder.0);
+    strangers_get_nothing(&up, &data, folder.path());
     assert!(stderr(&backup(&up, &data, &saved)).contains("is there already"));
     let running = chain(&["verify", &text(&data.join("1"))]);
     assert_eq!(running.status.code(), Some(1));
@@ -178,7 +165,7 @@ fn a_backup_is_what_the_replicas_have_and_damage_is_found() {
     let restored = good(&chain(&["verify", &text(&again.join("1")), &text(&again.join("controller"))]));
     assert!(restored.contains("replica 1 of chain 1") && restored.contains(sum), "{restored}");
     assert!(stderr(&restore(&saved, &again)).contains("is there already"));
-    let other = folder.0.join("other");
+    let other = folder.path().join("other");
     let refused = restore(&data.join("1"), &other);
     assert!(stderr(&refused).contains("is no backup"), "{}", stderr(&refused));
     damage(&saved, &other);
@@ -238,9 +225,10 @@ fn damage(saved: &Path, to: &Path) {
 /// What a client from before was told may be among what was lost, so its session is refused, and its writes are not done.
 #[test]
 fn sessions_from_before_a_restore_are_refused() {
-    let folder = Folder::new("backup-sessions");
-    let (data, saved, again) = (folder.0.join("chain"), folder.0.join("saved"), folder.0.join("again"));
-    let up = Up::again(data.clone(), &SMALL);
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
+    let (data, saved, again) =
+        (folder.path().join("chain"), folder.path().join("saved"), folder.path().join("again"));
+    let up = Up::within(&data, &SMALL, &[]);
     until_all_serve(&up);
     let mut writer = Writer::new(&up);
     writer.execute(Transaction::new().put("key", "before"));
@@ -248,7 +236,7 @@ fn sessions_from_before_a_restore_are_refused() {
     writer.execute(Transaction::new().put("key", "lost"));
     up.end();
     good(&restore(&saved, &again));
-    let up = Up::again(again, &SMALL);
+    let up = Up::within(&again, &SMALL, &[]);
     until_all_serve(&up);
     assert!(writer.is_refused(up.addresses(), Transaction::new().put("key", "of an old session")));
     let found = Writer::new(&up).execute(Transaction::new().get("key").put("other", "x")).reads;

@@ -10,13 +10,14 @@ use protocol::chain::{Lsn, Transaction};
 use serve::chain::status::ask;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
+use tempfile::TempDir;
 
 /// Small, so that a test is quick and its log fills.
 const SMALL: [&str; 6] = ["--replicas", "3", "--log-size", "8m", "--data-size", "8m"];
 
 #[test]
 fn any_replica_may_die_under_load_and_comes_back_the_same() {
-    let up = Up::start("die", &[&SMALL[..], &["--restart", "--admin", "0"]].concat());
+    let up = Up::start(&[&SMALL[..], &["--restart", "--admin", "0"]].concat());
     until_all_serve(&up);
     let metrics = chained::get(&up.line("replica 1 of chain 1: metrics at "));
     assert!(metrics.contains("millrace_chain_is_head{chain=\"1\",replica=\"1\"} 1"), "{metrics}");
@@ -48,14 +49,14 @@ fn any_replica_may_die_under_load_and_comes_back_the_same() {
 
 #[test]
 fn what_was_acknowledged_outlives_all_processes_and_a_damaged_log_is_repaired() {
-    let up = Up::start("outlive", &SMALL);
+    let up = Up::start(&SMALL);
     until_all_serve(&up);
     let mut writer = Writer::new(&up);
     for number in 0..40 {
         writer.execute(Transaction::new().put(format!("key {number}"), format!("needle {number} of hay")));
     }
-    let folder = up.end();
-    let log = folder.join("2").join("log");
+    let folder = up.end().expect("its own");
+    let log = folder.path().join("2").join("log");
     let mut bytes = std::fs::read(&log).expect("the log of replica 2");
     let needle = b"needle 17 of hay";
     let at = bytes.windows(needle.len()).position(|window| window == needle).expect("it is logged as it is");
@@ -79,7 +80,7 @@ fn what_was_acknowledged_outlives_all_processes_and_a_damaged_log_is_repaired() 
 /// As disks that lie do in a power cut. It was cut off without a word, and the chain went on without what it had acknowledged.
 #[test]
 fn an_end_that_all_logs_lost_is_an_error_with_a_choice() {
-    let up = Up::start("tail", &SMALL);
+    let up = Up::start(&SMALL);
     until_all_serve(&up);
     let mut writer = Writer::new(&up);
     let mut last = Lsn(0);
@@ -97,9 +98,9 @@ fn an_end_that_all_logs_lost_is_an_error_with_a_choice() {
         assert!(begun.elapsed() < PATIENCE, "the logs are not marked");
         std::thread::yield_now();
     }
-    let folder = up.end();
+    let folder = up.end().expect("its own");
     for id in ["1", "2", "3"] {
-        let log = folder.join(id).join("log");
+        let log = folder.path().join(id).join("log");
         let mut bytes = std::fs::read(&log).expect("a log");
         let needle = b"needle 15 of hay";
         let at = bytes.windows(needle.len()).position(|window| window == needle).expect("it is logged");
@@ -122,7 +123,7 @@ fn an_end_that_all_logs_lost_is_an_error_with_a_choice() {
 /// and its own was never done.
 #[test]
 fn after_a_reset_nobody_is_told_the_outcome_of_another() {
-    let mut members = Members::new("reset");
+    let mut members = Members::new();
     let put = |key: String| Transaction::new().put(key, "x");
     let copy = |from: &str, to: &str, members: &Members| {
         for id in 1..=3 {
@@ -169,7 +170,7 @@ fn after_a_reset_nobody_is_told_the_outcome_of_another() {
 
 #[test]
 fn who_was_away_for_long_is_given_the_image() {
-    let up = Up::start("image", &[&SMALL[..], &["--restart"]].concat());
+    let up = Up::start(&[&SMALL[..], &["--restart"]].concat());
     until_all_serve(&up);
     // It is neither dead nor alive: the controller goes on without it.
     up.signal(3, libc::SIGSTOP);
@@ -194,7 +195,7 @@ fn who_was_away_for_long_is_given_the_image() {
 
 #[test]
 fn a_log_that_cannot_be_written_stops_its_replica_and_nothing_else() {
-    let up = Up::start("full", &SMALL);
+    let up = Up::start(&SMALL);
     until_all_serve(&up);
     let mut writer = Writer::new(&up);
     writer.execute(Transaction::new().add("sum", 1));
@@ -212,7 +213,7 @@ fn a_log_that_cannot_be_written_stops_its_replica_and_nothing_else() {
 #[test]
 fn a_disk_that_is_slower_than_the_lease_costs_nobody_its_place() {
     let slow = ["--replicas", "3", "--log-size", "8m", "--data-size", "8m", "--media", "emulated:700000000"];
-    let up = Up::start("slow", &slow);
+    let up = Up::start(&slow);
     until_all_serve(&up);
     let epochs = || -> Vec<_> {
         up.addresses()
@@ -232,8 +233,8 @@ fn a_disk_that_is_slower_than_the_lease_costs_nobody_its_place() {
 
 #[test]
 fn wrong_flags_give_sentences() {
-    let folder = chained::folder("flags");
-    let data = folder.join("1").display().to_string();
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
+    let data = folder.path().join("1").display().to_string();
     let keyed = |more: &[&str]| {
         let usual =
             ["replica", "--id", "1", "--listen", "tcp:127.0.0.1:0", "--controllers", "tcp:127.0.0.1:1"];

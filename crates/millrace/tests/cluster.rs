@@ -9,7 +9,7 @@ mod members;
 
 use chained::{Up, Writer, checksum, until_all_serve};
 use fabric::link::Address;
-use members::{Cluster, Folder, PROGRAM, Process, Text, etcd, free_ports, millrace, wait_for};
+use members::{Cluster, PROGRAM, Process, Text, etcd, free_ports, millrace, wait_for, within};
 use protocol::chain::Transaction;
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
@@ -18,6 +18,7 @@ use serve::inc::{Client, Topology};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::{Duration, Instant};
+use tempfile::TempDir;
 
 /// `cluster status --json`: the exit status, and what it says.
 fn status(file: &str) -> (i32, Value) {
@@ -40,8 +41,8 @@ fn state<'a>(said: &'a Value, member: &str) -> &'a Value {
 
 #[test]
 fn a_cluster_of_one_file_is_whole_degraded_and_whole_again() {
-    let folder = Folder::new("whole");
-    let etcd = etcd(&folder.path(""), 1);
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
+    let etcd = etcd(folder.path(), 1);
     let (count, registry) = match &etcd {
         Some(members) => (2, format!("etcd = [\"{}\"]", members[0].1)),
         None => (1, "state = [\"chain7\"]".to_owned()),
@@ -99,7 +100,7 @@ fn a_cluster_of_one_file_is_whole_degraded_and_whole_again() {
 /// A rack whose boxes have two cores each, of whose slots some are kept by some boxes only; which, is changed while it runs.
 #[test]
 fn where_copies_are_kept_is_read_anew_by_a_controller() {
-    let folder = Folder::new("ranges");
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
     let text = Text::new().rack();
     let ranged = |slots: &str, cache: &str| {
         let range = format!("[[range]]\nslots = \"{slots}\"\ncache = {cache}\n");
@@ -198,7 +199,7 @@ fn load(file: &str, stop: &AtomicBool, rounds: &AtomicU64, longest_ns: &AtomicU6
 fn a_box_is_drained_stopped_and_comes_back_under_load() {
     let rack = Text::new().rack();
     let text = format!("{}[coherence]\ncompute = \"own_lossy\"\n", rack.text);
-    let cluster = Cluster::of(Folder::new("drain"), &Text { text, ..rack });
+    let cluster = Cluster::of(TempDir::with_prefix("millrace-").expect("a folder"), &Text { text, ..rack });
     let file = &*cluster.file;
     let mut rack = cluster.rack();
     until(file, 0);
@@ -270,7 +271,7 @@ impl Drop for Ends<'_> {
 #[test]
 fn a_replica_goes_in_order_and_another_comes() {
     let text = Text::new().chain(3, 1, "state = [\"chain7\"]");
-    let cluster = Cluster::of(Folder::new("change"), &text);
+    let cluster = Cluster::of(TempDir::with_prefix("millrace-").expect("a folder"), &text);
     let file = &cluster.file;
     let controller = cluster.controller(0);
     let (one, two, three) = (cluster.replica("1"), cluster.replica("2"), cluster.replica("3"));
@@ -329,7 +330,7 @@ fn a_replica_goes_in_order_and_another_comes() {
 #[test]
 fn a_move_that_is_interrupted_is_whole_and_goes_on() {
     let text = Text::new().chain(2, 1, "state = [\"chain7\"]");
-    let cluster = Cluster::of(Folder::new("move"), &text);
+    let cluster = Cluster::of(TempDir::with_prefix("millrace-").expect("a folder"), &text);
     let file = &cluster.file;
     let controller = cluster.controller(0);
     let (one, two) = (cluster.replica("1"), cluster.replica("2"));
@@ -341,12 +342,12 @@ fn a_move_that_is_interrupted_is_whole_and_goes_on() {
     let mut client = serve::txn::Client::connect(&addresses, &Default::default()).expect("it serves");
     client.execute(Transaction::new().put("colour", "blue").add("n", 1)).expect("it is done");
 
-    let data = cluster.folder.path("data3");
+    let data = cluster.within("data3");
     let words = ["cluster", "move", file, "chain:7/replica:1", "--to", "3", "--address", &clients];
     let words = [&words[..], &["--peers", &peers, "--data", &data]].concat();
     let moving = Process::start(PROGRAM, &words).expect("the program");
     // Replica 3 does not run: the command waits for it, once the chain has its order.
-    let said = wait_for("the order", || match std::fs::read_to_string(cluster.folder.path("chain7")) {
+    let said = wait_for("the order", || match std::fs::read_to_string(cluster.within("chain7")) {
         Ok(stored) if stored.contains("\"add\":{\"replica\":3") => Ok(stored),
         other => Err(format!("{other:?}")),
     });
@@ -396,15 +397,22 @@ fn all_replicas_move_under_load_and_nothing_is_lost() {
 
 #[test]
 fn a_chain_goes_on_while_members_of_etcd_die() {
-    let folder = Folder::new("etcd");
-    let Some(members) = etcd(&folder.path(""), 3) else { return };
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
+    let Some(members) = etcd(folder.path(), 3) else { return };
     let urls = members.iter().map(|(_, url, _)| url.clone()).collect::<Vec<_>>().join(",");
     let mut members: Vec<_> =
         members.into_iter().map(|(process, url, words)| (Some(process), url, words)).collect();
-    let up = Up::start(
-        "etcd",
-        &["--replicas", "3", "--log-size", "8m", "--data-size", "8m", "--restart", "--etcd", &urls],
-    );
+    let up = Up::start(&[
+        "--replicas",
+        "3",
+        "--log-size",
+        "8m",
+        "--data-size",
+        "8m",
+        "--restart",
+        "--etcd",
+        &urls,
+    ]);
     until_all_serve(&up);
     let epoch = || {
         up.addresses()
@@ -475,8 +483,8 @@ fn is_leader(url: &str) -> Option<bool> {
 /// What `--json` says of keys and members that may not be stopped, with the exit status that there is without.
 #[test]
 fn what_is_refused_is_an_object_too() {
-    let folder = Folder::new("objects");
-    let (key, none) = (folder.path("own.key"), folder.path("none.key"));
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
+    let (key, none) = (within(&folder, "own.key"), within(&folder, "none.key"));
     assert!(millrace(&["key", "new", &key]).status.success());
     for (file, is_good) in [(&key, true), (&none, false)] {
         let output = millrace(&["key", "check", file, "--json"]);

@@ -9,6 +9,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use tempfile::TempDir;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -251,7 +252,8 @@ fn a_node_stops_in_the_middle_of_work() {
 fn shared_memory_works_with_it() {
     for policy in [SLEEPY, DEFAULT] {
         let mut config = config(&[policy, &[("shm.busy_poll", "0")]]);
-        let path = std::env::temp_dir().join(format!("millrace-dedicated-{}.sock", std::process::id()));
+        let folder = TempDir::with_prefix("millrace-").expect("a folder");
+        let path = folder.path().join("s");
         config.listen.shm = Some(path.clone());
         let node = Server::start(&config).expect("a node");
         let mut client = rings::Client::connect(&path).expect("rings");

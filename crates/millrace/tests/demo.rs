@@ -5,10 +5,11 @@ mod browser;
 mod members;
 mod served;
 
-use members::Folder;
+use members::within;
 use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
+use tempfile::TempDir;
 
 /// A page says that, and is as a page must be.
 fn check(page: &str, words: &str) {
@@ -25,8 +26,8 @@ fn number(value: &Value) -> u64 {
 
 #[test]
 fn the_whole_is_driven_moved_and_hurt_and_every_value_is_right() {
-    let folder = Folder::new("demo");
-    let page = folder.path("demo.html");
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
+    let page = within(&folder, "demo.html");
     let output = Command::new(env!("CARGO_BIN_EXE_millrace"))
         .args(["demo", "--seconds", "4", "--rate", "50", "--json", "--report"])
         .arg(&page)
@@ -73,8 +74,8 @@ fn the_whole_is_driven_moved_and_hurt_and_every_value_is_right() {
 
 #[test]
 fn a_tour_has_six_scenes_with_figures_of_their_own() {
-    let folder = Folder::new("tour");
-    let page = folder.path("tour.html");
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
+    let page = within(&folder, "tour.html");
     let output = Command::new(env!("CARGO_BIN_EXE_millrace"))
         .args(["tour", "--scene", "1s", "--rate", "50", "--json", "--report"])
         .arg(&page)

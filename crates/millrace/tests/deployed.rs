@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use tempfile::TempDir;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_millrace");
 /// What Prometheus adds to all series, nodes to those of a service, and histograms to their buckets.
@@ -179,11 +180,10 @@ fn block<'a>(yaml: &'a str, name: &str) -> Vec<&'a str> {
 
 #[test]
 fn files_in_manifests_are_read() {
-    let folder = std::env::temp_dir().join(format!("millrace-deployed-{}", std::process::id()));
-    fs::create_dir_all(&folder).expect("a folder");
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
     let write = |name: &str, lines: &[&str]| {
         assert!(!lines.is_empty(), "{name} is in its manifest");
-        let path = folder.join(name);
+        let path = folder.path().join(name);
         fs::write(&path, lines.join("\n")).expect("a file");
         path
     };
@@ -201,7 +201,7 @@ fn files_in_manifests_are_read() {
     }
     let made = Command::new(PROGRAM)
         .args(["key", "new"])
-        .arg(folder.join("cluster.key"))
+        .arg(folder.path().join("cluster.key"))
         .output()
         .expect("the program");
     assert!(made.status.success(), "{made:?}");
@@ -234,5 +234,4 @@ fn files_in_manifests_are_read() {
     {
         assert!(file.contains(&format!("{address}\"")), "{address}");
     }
-    fs::remove_dir_all(&folder).expect("it is ours");
 }

@@ -8,27 +8,23 @@ mod served;
 use base::Prng;
 use served::node::Node;
 use std::collections::BTreeMap;
-use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
-use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
+use tempfile::TempDir;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_millrace");
 
-struct Folder(PathBuf);
+struct Folder(TempDir);
 
 impl Folder {
-    fn new(test: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("millrace-durable-{}-{test}", std::process::id()));
-        let _ = fs::remove_dir_all(&path);
-        fs::create_dir_all(&path).expect("a folder");
-        Folder(path)
+    fn new() -> Folder {
+        Folder(TempDir::with_prefix("millrace-").expect("a folder"))
     }
 
     fn words(&self) -> Vec<String> {
-        let data = self.0.join("data").to_str().expect("text").to_owned();
+        let data = self.0.path().join("data").to_str().expect("text").to_owned();
         let words = ["up", "-p", "0", "-m", "64", "--admin", "0", "--durability", "log", "--data-dir", &data];
         let words = words.iter().chain(&["--set", "log.size=8m", "-t", "2"]);
         words.map(|word| (*word).to_owned()).collect()
@@ -43,12 +39,6 @@ impl Folder {
     fn limited(&self, kib: u64) -> Node {
         let script = format!("trap '' XFSZ; ulimit -f {kib}; exec \"$0\" \"$@\"");
         Node::of(Command::new("bash").args(["-c", &script, PROGRAM]).args(self.words()))
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 
@@ -123,7 +113,7 @@ fn check(node: &Node, known: &mut Known) {
 
 #[test]
 fn what_was_acknowledged_is_there_after_every_kill() {
-    let folder = Folder::new("kill");
+    let folder = Folder::new();
     let mut prng = Prng::new(19);
     let mut all: Vec<Known> = (0..4).map(|_| Known::default()).collect();
     let mut snapshots = false;
@@ -157,7 +147,7 @@ fn what_was_acknowledged_is_there_after_every_kill() {
 
 #[test]
 fn a_disk_that_is_full_refuses_writes_and_loses_none() {
-    let folder = Folder::new("full");
+    let folder = Folder::new();
     drop(folder.node());
     // The log is there; snapshots of more than this cannot be.
     let node = folder.limited(9 << 10);
@@ -195,7 +185,7 @@ fn a_disk_that_is_full_refuses_writes_and_loses_none() {
 
 #[test]
 fn a_log_that_cannot_be_written_ends_the_server_without_a_lie() {
-    let folder = Folder::new("broken");
+    let folder = Folder::new();
     drop(folder.node());
     let node = folder.limited(1 << 10);
     let value = "v".repeat(4000);
@@ -227,7 +217,7 @@ fn a_log_that_cannot_be_written_ends_the_server_without_a_lie() {
 
 #[test]
 fn a_second_process_and_contradictions_are_refused() {
-    let folder = Folder::new("second");
+    let folder = Folder::new();
     let node = folder.node();
     let run = |more: &[&str], folder: &Folder| {
         let output = Command::new(PROGRAM).args(folder.words()).args(more).output().expect("the program");

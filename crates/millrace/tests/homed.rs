@@ -5,33 +5,17 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
+use tempfile::TempDir;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_millrace");
 /// How long anything may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A folder that is gone in the end.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(test: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("millrace-homed-{}-{test}", std::process::id()));
-        std::fs::create_dir_all(&path).expect("a folder");
-        Folder(path)
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.0.join(name).to_str().expect("text").to_string()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+fn path(folder: &TempDir, name: &str) -> String {
+    folder.path().join(name).to_str().expect("text").to_string()
 }
 
 /// A process that is killed in the end.
@@ -93,7 +77,7 @@ impl Memcached {
 
 #[test]
 fn a_node_is_the_home_of_two_boxes() {
-    let folder = Folder::new("two");
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
     let printed = millrace(&[
         "inc",
         "topology",
@@ -110,7 +94,7 @@ fn a_node_is_the_home_of_two_boxes() {
         "coherence.bypass=0",
     ]);
     assert!(printed.status.success(), "{}", String::from_utf8_lossy(&printed.stderr));
-    let (rack, socket) = (folder.path("rack.toml"), folder.path("node"));
+    let (rack, socket) = (path(&folder, "rack.toml"), path(&folder, "node"));
     std::fs::write(&rack, &printed.stdout).expect("a file");
     let run = |node| Process::start(&["inc", "run", "--first", "--topology", &rack, "--node", node]).ready();
     let (one, _two) = (run("box:1"), run("box:2"));
@@ -149,13 +133,13 @@ fn a_node_is_the_home_of_two_boxes() {
 
 #[test]
 fn what_cannot_be_a_home_says_why() {
-    let folder = Folder::new("wrong");
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
     let fails = |arguments: &[&str], words: &str| {
         let output = millrace(&[&["up", "-p", "0"], arguments].concat());
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!output.status.success() && said.contains(words), "{arguments:?}: {said}");
     };
-    let rack = folder.path("rack.toml");
+    let rack = path(&folder, "rack.toml");
     let printed = millrace(&["inc", "topology", "--free-ports", "--homes", "2"]);
     std::fs::write(&rack, &printed.stdout).expect("a file");
     fails(&["--boxes", &rack], "has the homes 1, 2; say which this is (--home)");

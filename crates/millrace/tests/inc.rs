@@ -3,8 +3,9 @@
 //! Ports are those that nobody used when the topology was printed; nodes end when the test lets go of their standard input.
 
 use std::io::{BufRead, BufReader, Read};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use tempfile::TempDir;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_millrace");
 
@@ -20,27 +21,10 @@ fn stderr(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).expect("text")
 }
 
-/// A folder that is gone in the end.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(test: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("millrace-inc-test-{}-{test}", std::process::id()));
-        std::fs::create_dir_all(&path).expect("a folder");
-        Folder(path)
-    }
-
-    fn write(&self, name: &str, text: &str) -> String {
-        let path = self.0.join(name);
-        std::fs::write(&path, text).expect("a file");
-        path.to_str().expect("text").to_string()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+fn write(folder: &TempDir, name: &str, text: &str) -> String {
+    let path = folder.path().join(name);
+    std::fs::write(&path, text).expect("a file");
+    path.to_str().expect("text").to_string()
 }
 
 /// `millrace inc run`.
@@ -94,9 +78,9 @@ fn answers_are_objects(ask: impl Fn(&[&str]) -> Output) {
 
 #[test]
 fn nodes_and_clients_by_hand() {
-    let folder = Folder::new("hand");
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
     let printed = inc(&["topology", "--free-ports", "--set", "coherence.patience=30000000"]);
-    let file = folder.write("rack.toml", &stdout(&printed));
+    let file = write(&folder, "rack.toml", &stdout(&printed));
     let mut boxes =
         Nodes::start(&file, &["--first", "--node", "box:1", "--node", "box:2", "--node", "box:3"]);
     let mut home = Nodes::start(&file, &["--first", "--node", "home:1"]);
@@ -165,9 +149,9 @@ fn nodes_and_clients_by_hand() {
 
 #[test]
 fn nobody_answers_with_an_exit_status_of_its_own() {
-    let folder = Folder::new("nobody");
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
     let printed = inc(&["topology", "--free-ports", "--set", "coherence.patience=50000"]);
-    let file = folder.write("rack.toml", &stdout(&printed));
+    let file = write(&folder, "rack.toml", &stdout(&printed));
     for arguments in [&["get", "k"][..], &["set", "k", "v"]] {
         let output = inc(&[arguments, &["--topology", &file]].concat());
         assert_eq!(output.status.code(), Some(5));
@@ -177,7 +161,7 @@ fn nobody_answers_with_an_exit_status_of_its_own() {
 
 #[test]
 fn topologies_are_printed_and_errors_say_what_to_do() {
-    let folder = Folder::new("errors");
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
     let printed =
         stdout(&inc(&["topology", "--tors", "4", "--roots", "2", "--homes", "2", "--port", "9000"]));
     assert_eq!(printed.matches("[[box]]").count(), 6);
@@ -185,9 +169,9 @@ fn topologies_are_printed_and_errors_say_what_to_do() {
         printed.contains("address = \"127.0.0.1:9008\"") && printed.contains("above = [5, 6]"),
         "{printed}"
     );
-    let none = folder.0.join("none.toml");
-    let broken = folder.write("broken.toml", &printed.replace("id = 6", "id = \"six\""));
-    let twice = folder.write("twice.toml", &printed.replace(":9001", ":9000"));
+    let none = folder.path().join("none.toml");
+    let broken = write(&folder, "broken.toml", &printed.replace("id = 6", "id = \"six\""));
+    let twice = write(&folder, "twice.toml", &printed.replace(":9001", ":9000"));
     for (file, words) in [
         (none.as_path(), "`millrace inc topology > "),
         (Path::new(&broken), "broken.toml:32: id cannot be \"six\""),

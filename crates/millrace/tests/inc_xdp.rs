@@ -18,6 +18,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use tempfile::TempDir;
 use xdp::Pass;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_millrace");
@@ -84,7 +85,6 @@ fn count(line: &str, name: &str) -> u64 {
 
 /// One box on the way to one home.
 struct World {
-    file: std::path::PathBuf,
     topology: Topology,
     home: Node,
     boxed: Node,
@@ -92,12 +92,14 @@ struct World {
     metrics: String,
     _passes: [Pass; 2],
     path: Path,
+    folder: TempDir,
 }
 
 impl World {
     fn new(what: &str, settings: &str) -> Option<World> {
         let path = Path::new(what)?;
-        let file = std::env::temp_dir().join(format!("millrace-inc-xdp-{}-{what}.toml", std::process::id()));
+        let folder = TempDir::with_prefix("millrace-").expect("a folder");
+        let file = folder.path().join("rack.toml");
         let key = file.with_extension("key");
         base::key::Key::generate().write_new(&key).expect("a file");
         let key = key.display();
@@ -120,7 +122,7 @@ impl World {
         let line = boxed.line();
         assert!(line.contains("XDP on 2 interfaces"), "{line}");
         let metrics = boxed.line().trim().strip_prefix("metrics at ").expect("the second line").to_string();
-        Some(World { file, topology, home, boxed, metrics, _passes: passes, path })
+        Some(World { topology, home, boxed, metrics, _passes: passes, path, folder })
     }
 
     fn client(&self) -> Client {
@@ -129,9 +131,6 @@ impl World {
 
     /// The last lines of box and home.
     fn end(self) -> (String, String) {
-        for ending in ["toml", "key", "life"] {
-            let _ = std::fs::remove_file(self.file.with_extension(ending));
-        }
         (self.boxed.end(), self.home.end())
     }
 }
@@ -274,10 +273,11 @@ fn seldom_keys_pass_by_the_box_and_the_others_are_kept() {
 fn requests_that_pass_by_follow_a_home_that_moves() {
     let what = "requests_that_pass_by_follow_a_home_that_moves";
     let controlled = "filter = 2\n[[controller]]\naddress = \"10.78.0.1:7105\"\n";
-    let Some(World { file, topology, home, boxed, metrics, path, _passes }) = World::new(what, controlled)
+    let Some(World { folder, topology, home, boxed, metrics, path, _passes }) = World::new(what, controlled)
     else {
         return;
     };
+    let file = folder.path().join("rack.toml");
     let name = file.to_str().expect("text");
     let mut controller =
         Node::start_again(&path.server, &["controller", "0", "--topology", name, "--admin", "127.0.0.1:0"]);
@@ -323,9 +323,6 @@ fn requests_that_pass_by_follow_a_home_that_moves() {
     let passed = forwarded(&http(&path.boxed, &metrics)) - before;
     assert!(passed >= 35, "{passed} passed by the box");
     assert!(old.recv(&mut buffer).is_err(), "nobody asks where the home was");
-    for ending in ["toml", "key", "life"] {
-        let _ = std::fs::remove_file(file.with_extension(ending));
-    }
     drop((boxed, controller, moved));
 }
 
@@ -410,7 +407,8 @@ fn seen(item: Option<Item>) -> Ret {
 fn where_there_is_no_fast_tier_it_says_so_and_works() {
     let what = "where_there_is_no_fast_tier_it_says_so_and_works";
     let Some(path) = Path::new(what) else { return };
-    let file = std::env::temp_dir().join(format!("millrace-inc-xdp-{}-{what}.toml", std::process::id()));
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
+    let file = folder.path().join("rack.toml");
     let key = file.with_extension("key");
     base::key::Key::generate().write_new(&key).expect("a file");
     let key = format!("[cluster]\nkey = \"{}\"\n", key.display());
@@ -430,5 +428,4 @@ fn where_there_is_no_fast_tier_it_says_so_and_works() {
     let mut boxed = Node::start(&path.boxed, &arguments);
     assert!(boxed.line().starts_with("box:1 at 10.77.0.2:7101"));
     boxed.end();
-    let _ = std::fs::remove_file(&file);
 }

@@ -9,9 +9,9 @@ use serve::inc::Client as Library;
 use served::{Client, PATIENCE, pattern, skip};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv6Addr, TcpStream, UdpSocket};
-use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Instant;
+use tempfile::TempDir;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_millrace");
 
@@ -97,27 +97,13 @@ fn millrace(arguments: &[&str]) -> Output {
     Command::new(PROGRAM).args(arguments).output().expect("the program")
 }
 
-struct Folder(PathBuf);
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-fn folder(test: &str) -> Folder {
-    let path = std::env::temp_dir().join(format!("millrace-ipv6-{}-{test}", std::process::id()));
-    std::fs::create_dir_all(&path).expect("a folder");
-    Folder(path)
-}
-
 #[test]
 fn the_program_does_with_ipv6_what_it_does_with_ipv4() {
     if !has_ipv6() {
         return;
     }
-    let folder = folder("rack");
-    let rack = folder.0.join("rack.toml");
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
+    let rack = folder.path().join("rack.toml");
     let rack = rack.to_str().expect("text");
     let words =
         ["inc", "topology", "--free-ports", "--roots", "0", "--controllers", "1", "--ip", "::1", "--streams"];
@@ -214,5 +200,7 @@ fn a_chain_serves_and_replicates_by_ipv6() {
         stream.read_to_string(&mut page).expect("text");
         assert!(page.contains("millrace_chain_"), "{page}");
         drop(input);
+        // Killed, it would leave its sockets.
+        chain.0.wait().expect("it is ours");
     }
 }

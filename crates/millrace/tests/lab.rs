@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
+use tempfile::TempDir;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_millrace");
 
@@ -327,7 +328,8 @@ fn what_cannot_be_a_lab_says_why() {
 
 #[test]
 fn a_run_over_loopback_prints_a_verdict_and_a_history() {
-    let history = std::env::temp_dir().join(format!("millrace-lab-test-{}.jsonl", std::process::id()));
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
+    let history = folder.path().join("history.jsonl");
     let path = history.to_str().expect("text");
     let said = ok(&[
         // A busy machine must not be taken for a dead box.
@@ -350,6 +352,5 @@ fn a_run_over_loopback_prints_a_verdict_and_a_history() {
         assert!(said.contains(words), "{words}: {said}");
     }
     let text = std::fs::read_to_string(&history).expect("it was written");
-    std::fs::remove_file(&history).expect("it is ours");
     assert!(text.lines().count() > 4000 && text.contains("\"op\":\"cond_put\""));
 }

@@ -8,6 +8,7 @@ use served::{Client, Served, config, get_reply, pattern, set_request};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+use tempfile::TempDir;
 
 #[test]
 fn what_was_sent_before_a_stop_is_answered() {
@@ -92,7 +93,8 @@ fn an_address_that_is_taken_is_an_error_that_says_so() {
 
 #[test]
 fn unix_sockets_come_and_go() {
-    let path = std::env::temp_dir().join(format!("millrace-lifecycle-{}.sock", std::process::id()));
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
+    let path = folder.path().join("s");
     // Left by a server that was killed.
     drop(std::os::unix::net::UnixListener::bind(&path).expect("a fresh path"));
     let mut config = config(&[]);
@@ -119,7 +121,6 @@ fn unix_sockets_come_and_go() {
     std::fs::write(&path, "precious").expect("a writable directory");
     assert!(Server::start(&config).is_err());
     assert_eq!(std::fs::read(&path).expect("still there"), b"precious");
-    std::fs::remove_file(&path).expect("ours");
 }
 
 /// Values that one client writes and all read: `<number>:<filling>`, the number only ever grows.

@@ -8,7 +8,7 @@ mod browser;
 mod members;
 mod served;
 
-use members::{Cluster, Folder, Text, wait_for};
+use members::{Cluster, Text, wait_for, within};
 use served::{Served, skip};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::SocketAddr;
@@ -16,6 +16,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
+use tempfile::TempDir;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_millrace");
 
@@ -31,7 +32,7 @@ fn the_live_page_in_a_browser() {
     };
     let mut text = Text::new().rack();
     text.text = text.text.replace("box = 2\n", "box = 1\n");
-    let cluster = Cluster::of(Folder::new("live"), &text);
+    let cluster = Cluster::of(TempDir::with_prefix("millrace-").expect("a folder"), &text);
     let mut rack = cluster.rack();
     let file = &cluster.file;
     let mut client = wait_for("the rack", || {
@@ -82,8 +83,8 @@ fn the_page_of_a_plan_in_a_browser() {
         Ok(node) => node,
         Err(why) => return skip(why),
     };
-    let folder = Folder::new("sliders");
-    let page = folder.path("plan.html");
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
+    let page = within(&folder, "plan.html");
     let plan = |more: &[&str]| {
         let words = ["plan", "-w", "key-value-cache", "-p", "this-host", "--top", "1", "--json"];
         let mut command = Command::new(PROGRAM);
@@ -161,7 +162,7 @@ fn every_page_in_a_browser() {
     if let Err(why) = browser::node("pages.mjs") {
         return skip(why);
     }
-    let folder = Folder::new("pages");
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
     let servers = [Served::with(&[]), Served::with(&[])];
     let mut rpc = Command::new(PROGRAM)
         .args(["rpc", "serve", "--until-eof", "--listen", "tcp:127.0.0.1:0"])
@@ -181,7 +182,7 @@ fn every_page_in_a_browser() {
         let [kv, other] = [0, 1].map(|one: usize| servers[one].address().to_string());
         let settings = settings.replace("{kv}", &kv).replace("{other}", &other);
         let settings = settings.replace("{rpc}", at.trim()).replace("{lab}", &lab);
-        let page = folder.path(&format!("{name}.html"));
+        let page = within(&folder, &format!("{name}.html"));
         let words = command.split(' ').chain(settings.split(' ')).chain(["--report", &page]);
         let output = Command::new(PROGRAM).args(words).output().expect("it runs");
         assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
@@ -195,8 +196,8 @@ fn every_page_in_a_browser() {
 /// A command that is given a page of its own is looked at, or this fails.
 #[test]
 fn every_command_that_writes_a_page_is_looked_at() {
-    let folder = Folder::new("manuals");
-    let manuals = folder.path("man");
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
+    let manuals = within(&folder, "man");
     let output = Command::new(PROGRAM).args(["man", "--dir", &manuals]).output().expect("it runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let writes =

@@ -14,24 +14,28 @@ use serve::memcached::login::{Entrance, LoginArgs, Spoken};
 use serve::proxy::Running;
 use served::{Client, Served, config};
 use std::path::PathBuf;
+use tempfile::TempDir;
 
 /// A file of users; it goes when dropped.
-struct Users(PathBuf);
+struct Users(TempDir);
 
 impl Users {
-    fn new(name: &str) -> Users {
-        let path = std::env::temp_dir().join(format!("millrace-{name}-{}", std::process::id()));
-        let users = Users(path);
+    fn new() -> Users {
+        let users = Users(TempDir::with_prefix("millrace-").expect("a folder"));
         users.write("ann:one\nbob:two\n");
         users
     }
 
+    fn file(&self) -> PathBuf {
+        self.0.path().join("users")
+    }
+
     fn write(&self, text: &str) {
-        std::fs::write(&self.0, text).expect("a file");
+        std::fs::write(self.file(), text).expect("a file");
     }
 
     fn login(&self, enable_sasl: bool, protocol: Option<Spoken>) -> LoginArgs {
-        LoginArgs { auth_file: Some(self.0.clone()), enable_sasl, protocol }
+        LoginArgs { auth_file: Some(self.file()), enable_sasl, protocol }
     }
 
     fn served(&self, enable_sasl: bool, protocol: Option<Spoken>) -> Served {
@@ -39,12 +43,6 @@ impl Users {
         config.login = self.login(enable_sasl, protocol);
         let node = Server::start(&config).expect("a node on a free port");
         Served { node, config }
-    }
-}
-
-impl Drop for Users {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
     }
 }
 
@@ -73,7 +71,7 @@ fn reply(client: &mut Client) -> (u16, Vec<u8>) {
 
 #[test]
 fn a_text_client_logs_in_and_is_served() {
-    let users = Users::new("text-logins");
+    let users = Users::new();
     let served = users.served(false, None);
     let mut client = served.client();
     client.ask("get k\r\n", "CLIENT_ERROR unauthenticated\r\n");
@@ -97,7 +95,7 @@ fn a_text_client_logs_in_and_is_served() {
 
 #[test]
 fn a_binary_client_logs_in_and_is_served() {
-    let users = Users::new("sasl-logins");
+    let users = Users::new();
     let served = users.served(true, None);
     let mut client = served.client();
     client.send(
@@ -123,7 +121,7 @@ fn a_binary_client_logs_in_and_is_served() {
 
 #[test]
 fn both_protocols_are_spoken_where_that_is_said() {
-    let users = Users::new("both-logins");
+    let users = Users::new();
     let served = users.served(false, Some(Spoken::Auto));
     served.client().ask(text_login("ann one"), "STORED\r\n");
     let mut client = served.client();
@@ -133,7 +131,7 @@ fn both_protocols_are_spoken_where_that_is_said() {
 
 #[test]
 fn a_client_that_guesses_is_closed() {
-    let users = Users::new("guesses");
+    let users = Users::new();
     let served = users.served(false, Some(Spoken::Auto));
     let tries = LOGIN_FAILURES_MAX as usize;
     let mut client = served.client();
@@ -150,7 +148,7 @@ fn a_client_that_guesses_is_closed() {
 
 #[test]
 fn users_that_changed_count_from_the_next_login_on() {
-    let users = Users::new("changed-logins");
+    let users = Users::new();
     let served = users.served(false, None);
     let entrance = &served.node.shared().entrance;
     let mut client = served.client();
@@ -168,8 +166,8 @@ fn users_that_changed_count_from_the_next_login_on() {
 
 #[test]
 fn shared_memory_asks_for_a_login_once() {
-    let users = Users::new("shm-logins");
-    let path = users.0.with_extension("sock");
+    let users = Users::new();
+    let path = users.file().with_extension("sock");
     let mut config = config(&[]);
     config.listen.shm = Some(path.clone());
     config.login = users.login(false, None);
@@ -194,7 +192,7 @@ fn shared_memory_asks_for_a_login_once() {
 
 #[test]
 fn clients_of_the_proxy_log_in_too() {
-    let users = Users::new("proxy-logins");
+    let users = Users::new();
     let rack = Proxied::behind_three_boxes();
     let args = users.login(false, Some(Spoken::Auto));
     let entrance = Entrance::of(&args).expect("a good file");
@@ -223,7 +221,7 @@ fn clients_of_the_proxy_log_in_too() {
 
 #[test]
 fn what_cannot_be_served_says_what_to_do() {
-    let users = Users::new("wrong-logins");
+    let users = Users::new();
     let refused = |change: &dyn Fn(&mut serve::kv::config::Config)| {
         let mut config = config(&[]);
         config.login = users.login(false, None);

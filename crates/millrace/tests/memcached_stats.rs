@@ -11,8 +11,8 @@ use serve::kv::Server;
 use served::{Client, PATIENCE, Served, config};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use tempfile::TempDir;
 
 /// The lines of a reply up to `END`.
 fn lines(client: &mut Client, request: &str) -> Vec<String> {
@@ -164,23 +164,6 @@ fn without_dumps_keys_are_not_listed() {
     assert!(!lines(&mut served.client(), "stats conns\r\n").is_empty());
 }
 
-/// A folder of a test; it goes when dropped.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("millrace-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).expect("a folder");
-        Folder(path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 fn program(words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_millrace"));
     command.arg("up").args(words).stdin(Stdio::null());
@@ -189,8 +172,8 @@ fn program(words: &[&str]) -> Command {
 
 #[test]
 fn in_the_background_it_serves_when_the_command_returns() {
-    let folder = Folder::new("background");
-    let path = |name: &str| folder.0.join(name).to_str().expect("text").to_owned();
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
+    let path = |name: &str| folder.path().join(name).to_str().expect("text").to_owned();
     let (socket, pidfile) = (path("m.sock"), path("pid"));
     let output = program(&["-d", "-s", &socket, "-P", &pidfile, "-m", "8"]).output().expect("it runs");
     assert!(output.status.success(), "{output:?}");
@@ -212,8 +195,8 @@ fn in_the_background_it_serves_when_the_command_returns() {
 
 #[test]
 fn very_verbose_it_logs_requests_and_replies() {
-    let folder = Folder::new("verbose");
-    let socket = folder.0.join("m.sock");
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
+    let socket = folder.path().join("m.sock");
     let words = ["-vv", "-m", "8", "-s", socket.to_str().expect("text")];
     let mut process = program(&words).stderr(Stdio::piped()).spawn().expect("it runs");
     let mut log =

@@ -5,12 +5,13 @@
 
 mod members;
 
-use members::{Cluster, Folder, Process, Text, free_ports, millrace, wait_for};
+use members::{Cluster, Process, Text, free_ports, millrace, wait_for};
 use serve::inc::{Client, ClientError, Topology};
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::{Duration, Instant};
+use tempfile::TempDir;
 
 /// Clients wait for a home that moves, and write again what was not done.
 const COHERENCE: &str = "[coherence]\ncores = 2\npatience = 60000000\n";
@@ -93,7 +94,7 @@ fn the_controller_says_where_it_is(place: &str, to: &str, cluster: &Cluster) {
     let page = ::client::web::Web::new(Duration::from_secs(60), 1 << 20);
     let page = page.get(&format!("{place}/topology")).expect("it answers").text;
     assert!(page.contains(&format!("\"{to}\"")) && page.contains("moved = "), "{page}");
-    assert!(page.contains(&cluster.folder.path("cluster.key")), "the key is named from the root: {page}");
+    assert!(page.contains(&cluster.within("cluster.key")), "the key is named from the root: {page}");
     let said = whole(place);
     assert!(said.contains(to), "{said}");
     for words in [&["box", "1", "--cluster", place][..], &["cluster", "move", place, "home:1", "127.0.0.1:1"]]
@@ -143,14 +144,14 @@ fn lost(client: &mut Client, written: &[Written]) -> usize {
 fn a_home_with_a_log_moves_under_load_and_nothing_is_lost() {
     let rack = Text::new().rack();
     let text = Text { text: format!("{}{COHERENCE}", rack.text), ..rack };
-    let cluster = Cluster::of(Folder::new("home"), &text);
-    let (file, data) = (&*cluster.file, cluster.folder.path("data"));
+    let cluster = Cluster::of(TempDir::with_prefix("millrace-").expect("a folder"), &text);
+    let (file, data) = (&*cluster.file, cluster.within("data"));
     // What everybody has who is not told of a newer file.
-    let old = cluster.folder.path("old.toml");
+    let old = cluster.within("old.toml");
     std::fs::write(&old, &text.text).expect("a file");
-    let state = cluster.folder.path("cluster.life");
+    let state = cluster.within("cluster.life");
     let node = |socket: &str, more: &[&str]| {
-        let socket = cluster.folder.path(socket);
+        let socket = cluster.within(socket);
         let words = ["up", "-s", &socket, "-m", "64", "--durability", "log", "--data-dir", &data];
         let words = [&words[..], &["--cluster", &old, "--home-state", &state], more].concat();
         Process::start(members::PROGRAM, &words).expect("the program")
@@ -215,9 +216,9 @@ fn a_home_with_a_log_moves_under_load_and_nothing_is_lost() {
 fn a_home_that_is_dead_is_replaced_by_one_that_waited() {
     let rack = Text::new().rack();
     let text = Text { text: format!("{}{COHERENCE}", rack.text), ..rack };
-    let cluster = Cluster::of(Folder::new("dead"), &text);
+    let cluster = Cluster::of(TempDir::with_prefix("millrace-").expect("a folder"), &text);
     let file = &*cluster.file;
-    let old = cluster.folder.path("old.toml");
+    let old = cluster.within("old.toml");
     std::fs::write(&old, &text.text).expect("a file");
     let start = |words: &[&str]| {
         Process::start(members::PROGRAM, &[words, &["--cluster", &old]].concat()).expect("the program")

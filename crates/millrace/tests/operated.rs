@@ -12,6 +12,7 @@ use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::process::{Child, ChildStderr, Command, Stdio};
+use tempfile::TempDir;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_millrace");
 
@@ -115,11 +116,10 @@ if len(sys.argv) > 1: json_format.Parse(open(sys.argv[2]).read(), Metrics() if '
     if !there.is_ok_and(|output| output.status.success()) {
         return skip("MILLRACE_PYTHON names no Python with opentelemetry-proto");
     }
-    let file =
-        std::env::temp_dir().join(format!("millrace-otlp-{}{}", std::process::id(), path.replace('/', "-")));
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
+    let file = folder.path().join("request.json");
     std::fs::write(&file, body).expect("a file");
     let output = Command::new(&python).args(["-c", script, path]).arg(&file).output().expect("it was found");
-    std::fs::remove_file(&file).expect("it is ours");
     assert!(output.status.success(), "{path}: {}\n{body}", String::from_utf8_lossy(&output.stderr));
 }
 

@@ -25,6 +25,7 @@ use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use tempfile::TempDir;
 
 /// The interpreter, if it has all `modules`.
 fn python(modules: &str) -> Option<Command> {
@@ -124,8 +125,8 @@ fn over(up: &Up) -> Served {
 }
 
 /// Has a suite pass at a node whose items lie in a chain, as often as it takes until each replica was killed in the middle of one and came back.
-fn over_a_chain_whose_replicas_are_killed(test: &str, mut suite: impl FnMut(SocketAddr)) {
-    let up = Up::start(test, &["--replicas", "3", "--log-size", "8m", "--data-size", "8m", "--restart"]);
+fn over_a_chain_whose_replicas_are_killed(mut suite: impl FnMut(SocketAddr)) {
+    let up = Up::start(&["--replicas", "3", "--log-size", "8m", "--data-size", "8m", "--restart"]);
     let served = over(&up);
     std::thread::scope(|scope| {
         let killer = scope.spawn(|| {
@@ -149,13 +150,13 @@ fn over_a_chain_whose_replicas_are_killed(test: &str, mut suite: impl FnMut(Sock
 #[test]
 fn memccapable_finds_every_command_over_a_chain_whose_replicas_are_killed() {
     if memccapable_is_there() {
-        over_a_chain_whose_replicas_are_killed("memccapable", memccapable_finds_every_command_at);
+        over_a_chain_whose_replicas_are_killed(memccapable_finds_every_command_at);
     }
 }
 
 /// Has a suite pass at a node whose items lie in a chain. No replica is killed: these suites have items that live a second, or wait so long and no longer.
-fn over_a_chain(test: &str, suite: impl FnOnce(SocketAddr)) {
-    let up = Up::start(test, &["--replicas", "3", "--log-size", "8m", "--data-size", "8m"]);
+fn over_a_chain(suite: impl FnOnce(SocketAddr)) {
+    let up = Up::start(&["--replicas", "3", "--log-size", "8m", "--data-size", "8m"]);
     let served = over(&up);
     suite(served.address());
     served.still_sound();
@@ -166,13 +167,13 @@ fn over_a_chain(test: &str, suite: impl FnOnce(SocketAddr)) {
 #[test]
 fn pymemcache_passes_its_own_integration_tests_over_a_chain() {
     let Some(mut python) = python("pymemcache.test.conftest, pytest") else { return };
-    over_a_chain("pymemcache", |address| pymemcache_passes_at(&mut python, address));
+    over_a_chain(|address| pymemcache_passes_at(&mut python, address));
 }
 
 #[test]
 fn a_meta_client_works_over_a_chain() {
     let Some(mut python) = python("meta_memcache") else { return };
-    over_a_chain("meta", |address| a_meta_client_works_at(&mut python, address, 60_000, "node"));
+    over_a_chain(|address| a_meta_client_works_at(&mut python, address, 60_000, "node"));
 }
 
 fn pymemcache_passes_at(python: &mut Command, address: SocketAddr) {
@@ -299,25 +300,20 @@ const GRPC: &str = "grpc, grpc_tools, grpc_reflection.v1alpha, grpc_health.v1";
 
 /// Has the gRPC client of the demonstration's service find all as it should be.
 fn grpcio_is_content_with(python: &mut Command, address: &str, authority: Option<&Path>) {
-    let folder = std::env::temp_dir().join(format!(
-        "millrace-grpc-{}-{}",
-        std::process::id(),
-        address.replace([':', '/'], "-")
-    ));
-    std::fs::create_dir_all(&folder).expect("a folder");
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
     let root = env!("CARGO_MANIFEST_DIR");
-    write_options(&folder);
+    write_options(folder.path());
     python.arg(format!("{root}/tests/peers/grpc_client.py")).arg(address);
-    let text = succeeded(python.arg(format!("{root}/../serve/proto")).arg(&folder).args(authority));
+    let text = succeeded(python.arg(format!("{root}/../serve/proto")).arg(folder.path()).args(authority));
     assert!(text.contains("everything as it should be"), "{text}");
-    std::fs::remove_dir_all(&folder).expect("it is ours");
 }
 
 /// An unmodified gRPC client calls a fabric service: unary, streams, statuses, deadlines, cancellation, compression, bad input; reflection and health.
 #[test]
 fn grpcio_calls_a_fabric_service_through_the_gateway() {
     let Some(mut python) = python(GRPC) else { return };
-    let socket = format!("shm:{}/millrace-grpc-{}.sock", std::env::temp_dir().display(), std::process::id());
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
+    let socket = format!("shm:{}", folder.path().join("grpc").display());
     let _server = Running::start(&["rpc", "serve", "--listen", &socket]);
     let gateway = Running::start(&["rpc", "gateway", "--listen", "127.0.0.1:0", &socket]);
     let address = gateway.line().split_whitespace().nth(2).expect("gRPC on ADDRESS for …");
@@ -351,15 +347,14 @@ fn grpcio_calls_a_fabric_server_at_its_own_port() {
 #[test]
 fn grpcio_calls_a_fabric_server_at_its_own_port_over_tls() {
     let Some(mut python) = python(GRPC) else { return };
-    let folder = std::env::temp_dir().join(format!("millrace-grpc-tls-{}", std::process::id()));
-    let authority = Authority::new(&folder, "ca");
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
+    let authority = Authority::new(folder.path(), "ca");
     let Made { cert, key } = authority.issue("server");
     let [cert, key] = [&cert, &key].map(|file| file.to_str().expect("text"));
     let listen = ["rpc", "serve", "--listen", "tls:127.0.0.1:0"];
     let server = Running::start(&[&listen[..], &["--tls-cert", cert, "--tls-key", key]].concat());
     let address = server.line().trim().strip_prefix("tls:").expect("where it is");
     grpcio_is_content_with(&mut python, address, Some(&authority.file()));
-    std::fs::remove_dir_all(&folder).expect("it is ours");
 }
 
 /// A program of Go's modules that is on the path, or where `MILLRACE_GO_BIN` says.
@@ -447,11 +442,11 @@ fn write_options(folder: &Path) {
 #[test]
 fn grpcio_calls_a_node() {
     let Some(mut python) = python(GRPC) else { return };
-    let file = std::env::temp_dir().join(format!("millrace-grpc-node-{}.toml", std::process::id()));
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
+    let file = folder.path().join("node.toml");
     let text = "[services.demo]\nkind = \"rpc\"\n[[listen]]\nservice = \"demo\"\nprotocol = \"grpc\"\naddress = \"127.0.0.1:0\"\n";
     std::fs::write(&file, text).expect("a file");
     let node = Running::start(&["up", "--config", file.to_str().expect("text")]);
     let address = node.line().trim().strip_prefix("demo: rpc at grpc://").expect("where it is");
     grpcio_is_content_with(&mut python, address, None);
-    std::fs::remove_file(&file).expect("it is ours");
 }

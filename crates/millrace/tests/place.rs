@@ -3,8 +3,8 @@
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::io::{BufRead as _, BufReader};
-use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
+use tempfile::TempDir;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_millrace");
 
@@ -27,19 +27,9 @@ impl Drop for Process {
     }
 }
 
-/// A folder that is gone in the end.
-struct Folder(PathBuf);
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 /// A node with a key-value and an RPC service, and its admin port.
-fn node(folder: &Folder) -> (Process, String) {
-    std::fs::create_dir_all(&folder.0).expect("a folder");
-    let config = folder.0.join("node.toml");
+fn node(folder: &TempDir) -> (Process, String) {
+    let config = folder.path().join("node.toml");
     let text = "[admin]\nlisten = \"127.0.0.1:0\"\n[services.cache]\nkind = \"kv\"\n[services.demo]\nkind = \"rpc\"\n\
         [[listen]]\nservice = \"cache\"\naddress = \"tcp:127.0.0.1:0\"\n\
         [[listen]]\nservice = \"demo\"\naddress = \"tcp:127.0.0.1:0\"\n";
@@ -56,9 +46,9 @@ fn node(folder: &Folder) -> (Process, String) {
 
 #[test]
 fn a_service_goes_where_it_is_wanted_and_the_log_plays_again() {
-    let folder = Folder(std::env::temp_dir().join(format!("millrace-place-{}", std::process::id())));
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
     let (_node, admin) = node(&folder);
-    let log = folder.0.join("place.log");
+    let log = folder.path().join("place.log");
     let log = log.to_str().expect("text");
     let wanted = "fixed:cache.engine.mode=dedicated";
     let words = [

@@ -1,6 +1,7 @@
 //! `millrace plan` as people use it.
 
 use std::process::{Command, Output};
+use tempfile::TempDir;
 
 fn millrace(words: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_millrace")).args(words).output().expect("millrace runs")
@@ -17,10 +18,6 @@ fn refused(words: &[&str]) -> String {
     let output = millrace(words);
     assert!(!output.status.success() && output.stdout.is_empty(), "{words:?}");
     String::from_utf8(output.stderr).expect("text")
-}
-
-fn temporary(name: &str) -> std::path::PathBuf {
-    std::env::temp_dir().join(format!("millrace-plan-{}-{name}", std::process::id()))
 }
 
 /// What lists print for people and for programs is the same.
@@ -45,16 +42,17 @@ fn lists_are_json_for_programs() {
         "{first}"
     );
 
-    let history = temporary("history.jsonl");
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
+    let history = folder.path().join("history.jsonl");
     std::fs::write(&history, "").expect("a file");
     let judged = json(&["check", history.to_str().expect("a plain path")]);
-    std::fs::remove_file(&history).expect("it is there");
     assert_eq!(judged["verdict"], "good", "{judged}");
 }
 
 #[test]
 fn a_plan_says_what_to_do_and_why() {
-    let page = temporary("page.html");
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
+    let page = folder.path().join("page.html");
     let page_name = page.to_str().expect("a plain path");
     let words = ["plan", "-w", "disaggregated-kv", "-p", "bluefield2-ib", "--top", "2", "--explain"];
     let text = stdout(&[&words[..], &["--report", page_name]].concat());
@@ -62,7 +60,6 @@ fn a_plan_says_what_to_do_and_why() {
         assert!(text.contains(part), "no {part:?} in\n{text}");
     }
     let html = std::fs::read_to_string(&page).expect("it was written");
-    std::fs::remove_file(&page).expect("it is there");
     assert!(html.contains("<svg") && html.contains("through the machine") && !html.contains("NaN"));
 }
 
@@ -98,11 +95,11 @@ fn what_is_wrong_is_said_with_what_would_be_right() {
     assert!(said.contains("there is no limit of p98"), "{said}");
     let said = refused(&["plan", "-w", "disaggregated-kv"]);
     assert!(said.contains("--platform"), "{said}");
-    let file = temporary("bad.toml");
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
+    let file = folder.path().join("bad.toml");
     std::fs::write(&file, "name = \"x\"\ntitle = \"x\"\nkeys = 1\nworking_set = 1\nwindow = 0\nclass = []\n")
         .expect("a file");
     let said = refused(&["plan", "-w", file.to_str().expect("plain"), "-p", "bluefield2-ib"]);
-    std::fs::remove_file(&file).expect("it is there");
     assert!(said.contains(".toml:5: window must be"), "{said}");
     assert!(stdout(&["plan", "--list"]).contains("embedding-reduction"));
 }

@@ -4,11 +4,12 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
+use tempfile::TempDir;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_millrace");
 
@@ -47,30 +48,13 @@ impl Drop for Process {
     }
 }
 
-/// A folder that is gone in the end.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("millrace-plan-live-{}-{name}", std::process::id()));
-        std::fs::create_dir_all(&path).expect("a folder");
-        Folder(path)
-    }
-
-    fn file(&self, name: &str) -> String {
-        self.0.join(name).to_str().expect("a plain path").to_owned()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+fn file(folder: &TempDir, name: &str) -> String {
+    folder.path().join(name).to_str().expect("a plain path").to_owned()
 }
 
 /// A node with a key-value and an RPC service that records; where its admin port and its memcached clients' port are.
-fn node(folder: &Folder, more: &[&str]) -> (Process, String, String) {
-    let config = folder.file("node.toml");
+fn node(folder: &TempDir, more: &[&str]) -> (Process, String, String) {
+    let config = file(folder, "node.toml");
     let text = "[admin]\nlisten = \"127.0.0.1:0\"\n[services.cache]\nkind = \"kv\"\n[services.demo]\nkind = \"rpc\"\n\
         [[listen]]\nservice = \"cache\"\naddress = \"tcp:127.0.0.1:0\"\n\
         [[listen]]\nservice = \"demo\"\naddress = \"tcp:127.0.0.1:0\"\n";
@@ -140,11 +124,11 @@ impl Load {
 
 #[test]
 fn a_node_that_runs_is_planned_and_its_recording_too() {
-    let folder = Folder::new("node");
-    let recording = folder.file("requests.rec");
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
+    let recording = file(&folder, "requests.rec");
     let (node, admin, clients) = node(&folder, &["--record", &recording, "--record-sample", "1/1"]);
     let load = Load::on(&clients);
-    let workload = folder.file("live.toml");
+    let workload = file(&folder, "live.toml");
     let text = stdout(&[
         "plan",
         "--live",

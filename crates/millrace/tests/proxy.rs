@@ -14,6 +14,7 @@ use serve::proxy::{Options, Running};
 use served::{Client, get_reply, pattern, set_request};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Command, Stdio};
+use tempfile::TempDir;
 
 #[test]
 fn replies_of_a_pipeline_come_in_order_and_see_what_was_written_before() {
@@ -91,8 +92,8 @@ fn two_proxies_and_other_clients_see_one_cache() {
 #[test]
 fn clients_may_speak_tls() {
     let proxied = Proxied::behind_three_boxes();
-    let folder = std::env::temp_dir().join(format!("millrace-proxy-tls-{}", std::process::id()));
-    let authority = Authority::new(&folder, "ca");
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
+    let authority = Authority::new(folder.path(), "ca");
     let made = authority.issue("proxy");
     let files = ServerFiles { cert: made.cert, key: made.key, ..ServerFiles::default() };
     let tls = Some(ServerTls::new(&files, &[]).expect("good files"));
@@ -139,7 +140,6 @@ fn clients_may_speak_tls() {
     let net = secure.shared().net.snapshot();
     assert_eq!((net.tls_handshakes, net.tls_failures), (1, 1));
     assert!(net.tls_timeouts > 0, "{net:?}");
-    let _ = std::fs::remove_dir_all(&folder);
 }
 
 #[test]
@@ -272,7 +272,8 @@ fn too_many_connections_and_clients_that_vanish() {
 fn the_program_serves_until_it_is_told_to_stop_and_says_what_it_did() {
     let program = env!("CARGO_BIN_EXE_millrace");
     let proxied = Proxied::behind_three_boxes();
-    let file = std::env::temp_dir().join(format!("millrace-proxy-test-{}.toml", std::process::id()));
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
+    let file = folder.path().join("rack.toml");
     proxied.topology.write(&file).expect("two files");
     let proxy = |arguments: &[&str]| {
         let mut command = Command::new(program);

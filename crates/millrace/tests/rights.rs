@@ -22,8 +22,9 @@ use served::{Client, PATIENCE, Served, config};
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
+use tempfile::TempDir;
 
 const NO_READ: &str = "CLIENT_ERROR no right to read this key\r\n";
 const NO_WRITE: &str = "CLIENT_ERROR no right to write this key\r\n";
@@ -38,27 +39,10 @@ fn rights(text: &str) -> Arc<Rights> {
     Rights::new(parsed(text))
 }
 
-/// A folder of a test; it goes when dropped.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("millrace-rights-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).expect("a folder");
-        Folder(path)
-    }
-
-    fn users(&self) -> LoginArgs {
-        let file = self.0.join("users");
-        std::fs::write(&file, "ann:one\nbob:two\n").expect("a file");
-        LoginArgs { auth_file: Some(file), enable_sasl: false, protocol: Some(Spoken::Auto) }
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+fn users(folder: &TempDir) -> LoginArgs {
+    let file = folder.path().join("users");
+    std::fs::write(&file, "ann:one\nbob:two\n").expect("a file");
+    LoginArgs { auth_file: Some(file), enable_sasl: false, protocol: Some(Spoken::Auto) }
 }
 
 fn served(text: &str) -> Served {
@@ -154,12 +138,12 @@ fn a_binary_client_may_what_is_allowed() {
 
 #[test]
 fn a_user_may_more_than_anybody_until_rules_are_replaced() {
-    let folder = Folder::new("users");
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
     let rules = rights(
         "[[allow]]\nwho = 'user:ann'\nread = ''\nwrite = ''\nadmin = 'write'\n[[allow]]\nwho = 'user:bob'\nread = 'b:'\n",
     );
     let mut config = config(&[]);
-    (config.login, config.rights) = (folder.users(), Some(rules.of(None)));
+    (config.login, config.rights) = (users(&folder), Some(rules.of(None)));
     let node = Server::start(&config).expect("a node");
     let served = Served { node, config };
     let login =
@@ -198,8 +182,8 @@ fn a_user_may_more_than_anybody_until_rules_are_replaced() {
 
 #[test]
 fn a_client_is_whom_its_certificate_names() {
-    let folder = Folder::new("certificates");
-    let authority = Authority::new(&folder.0, "ca");
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
+    let authority = Authority::new(folder.path(), "ca");
     let made = authority.issue("server");
     let mut config = config(&[]);
     config.listen.tls = vec!["127.0.0.1:0".parse().expect("an address")];
@@ -245,21 +229,22 @@ fn a_client_is_whom_its_certificate_names() {
 
 #[test]
 fn unix_sockets_and_shared_memory_have_users_and_datagrams_have_none() {
-    let folder = Folder::new("local");
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
     let mut config = config(&[]);
     config.listen.udp = vec!["127.0.0.1:0".parse().expect("an address")];
-    (config.listen.unix, config.listen.shm) = (Some(folder.0.join("unix")), Some(folder.0.join("shm")));
+    (config.listen.unix, config.listen.shm) =
+        (Some(folder.path().join("unix")), Some(folder.path().join("shm")));
     let me = rustix::process::getuid().as_raw();
     config.rights = Some(
         rights(&format!("[[allow]]\nwho = 'uid:{me}'\nread = 'k'\n[[allow]]\nwho = 'anybody'\nread = 'a'\n"))
             .of(None),
     );
     let node = Server::start(&config).expect("a node");
-    let mut shm = rings::Client::connect(folder.0.join("shm")).expect("it gives rings");
+    let mut shm = rings::Client::connect(folder.path().join("shm")).expect("it gives rings");
     let mut ask =
         |text: &[u8]| shm.call(text, |reply| String::from_utf8_lossy(reply).into_owned()).expect("an answer");
     assert_eq!((ask(b"get k\r\n"), ask(b"get b\r\n")), ("END\r\n".to_owned(), NO_READ.to_owned()));
-    let mut unix = UnixStream::connect(folder.0.join("unix")).expect("it listens");
+    let mut unix = UnixStream::connect(folder.path().join("unix")).expect("it listens");
     unix.set_read_timeout(Some(PATIENCE)).expect("a socket");
     unix.write_all(b"get k\r\nget b\r\n").expect("it reads");
     let wanted = format!("END\r\n{NO_READ}");

@@ -13,21 +13,19 @@ use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader, Read, Write as _};
 use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Instant;
+use tempfile::TempDir;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_millrace");
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
 /// A folder with a file of rights and one of tokens; it goes when dropped.
-struct Folder(PathBuf);
+struct Folder(TempDir);
 
 impl Folder {
-    fn new(name: &str, rights: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("millrace-rights-of-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).expect("a folder");
-        let folder = Folder(path);
+    fn new(rights: &str) -> Folder {
+        let folder = Folder(TempDir::with_prefix("millrace-").expect("a folder"));
         let mut tokens = OpenOptions::new()
             .write(true)
             .create(true)
@@ -40,17 +38,11 @@ impl Folder {
     }
 
     fn file(&self, name: &str) -> String {
-        self.0.join(name).display().to_string()
+        self.0.path().join(name).display().to_string()
     }
 
     fn allow(&self, rights: &str) {
         std::fs::write(self.file("rights.toml"), format!("tokens = 'tokens'\n{rights}")).expect("a file");
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
@@ -137,7 +129,7 @@ fn calls_of_the_fabric_and_of_grpc_want_a_right_to_their_method() {
     let rights = format!(
         "[[allow]]\nwho = ['uid:{me}', 'token:ci']\ncall = ['demo.Echo/Say', 'millrace.Reflection/*']\n[[allow]]\nwho = 'anybody'\ncall = 'grpc.health.v1.Health/*'\n"
     );
-    let folder = Folder::new("rpc", &rights);
+    let folder = Folder::new(&rights);
     let unix = format!("unix:{}", folder.file("socket"));
     let mut serving =
         Serving::start(&folder, &["rpc", "serve", "--listen", &unix, "--listen", "tcp:127.0.0.1:0"]);
@@ -160,7 +152,7 @@ fn calls_of_the_fabric_and_of_grpc_want_a_right_to_their_method() {
     assert!(refused.expect_err("what there is").starts_with("status 7"));
 
     // A gateway of its own: its server knows it by its user, its clients are known by their tokens.
-    let beyond = Folder::new("gateway", "[[allow]]\nwho = 'token:ci'\ncall = 'demo.Echo/*'\n");
+    let beyond = Folder::new("[[allow]]\nwho = 'token:ci'\ncall = 'demo.Echo/*'\n");
     let mut gateway = Serving::start(&beyond, &["rpc", "gateway", "--listen", "127.0.0.1:0", &unix]);
     let line = gateway.line();
     let port = line.split(' ').nth(2).and_then(|port| port.parse().ok()).unwrap_or_else(|| panic!("{line}"));
@@ -175,7 +167,7 @@ fn calls_of_the_fabric_and_of_grpc_want_a_right_to_their_method() {
 fn a_model_is_for_those_who_may_have_it_answer() {
     let rights = "[[allow]]\nwho = 'token:ci'\ninfer = 'synthetic'\ncall = 'inference.GRPCInferenceService/*'\n\
         [[allow]]\nwho = 'anybody'\ninfer = 'other'\ncall = 'inference.GRPCInferenceService/*'\n";
-    let folder = Folder::new("rec", rights);
+    let folder = Folder::new(rights);
     let words = ["rec", "serve", "--rows", "10", "--listen", "tcp:127.0.0.1:0", "--http", "127.0.0.1:0"];
     let mut serving = Serving::start(&folder, &words);
     let (fabric, url) = (serving.line(), serving.line());
@@ -233,7 +225,7 @@ fn a_model_is_for_those_who_may_have_it_answer() {
 
 #[test]
 fn operators_are_those_whom_the_file_names_and_the_file_is_read_anew() {
-    let folder = Folder::new("admin", "[[allow]]\nwho = 'token:ci'\nadmin = 'read'\nread = 'a'\n");
+    let folder = Folder::new("[[allow]]\nwho = 'token:ci'\nadmin = 'read'\nread = 'a'\n");
     let config = folder.file("node.toml");
     let text = "[services.cache]\nkind = 'kv'\n[admin]\nlisten = '127.0.0.1:0'\n[[listen]]\nservice = 'cache'\naddress = 'tcp:127.0.0.1:0'\n";
     std::fs::write(&config, text).expect("a file");
@@ -282,8 +274,8 @@ fn operators_are_those_whom_the_file_names_and_the_file_is_read_anew() {
 #[test]
 fn each_key_of_a_transaction_wants_its_right() {
     let rights = "[[allow]]\nwho = 'anybody'\ncall = 'millrace.Txn/*'\nread = ['a', 'b']\nwrite = 'a'\n";
-    let folder = Folder::new("txn", rights);
-    let chain = Up::start("rights", &["--media", "memory", "--rights", &folder.file("rights.toml")]);
+    let folder = Folder::new(rights);
+    let chain = Up::start(&["--media", "memory", "--rights", &folder.file("rights.toml")]);
     let all = chain.list();
     let txn = |text: &str| {
         let begun = Instant::now();
@@ -311,7 +303,7 @@ fn each_key_of_a_transaction_wants_its_right() {
 
 #[test]
 fn a_file_that_contradicts_itself_is_named_with_its_line_before_anything_is_served() {
-    let folder = Folder::new("wrong", "[[allow]]\nwho = 'cn:shop'\nread = 'a'\n");
+    let folder = Folder::new("[[allow]]\nwho = 'cn:shop'\nread = 'a'\n");
     let file = folder.file("rights.toml");
     let said = stderr(&run(&["up", "-p", "0", "--rights", &file]));
     assert!(said.contains(&format!("{file}:3: nobody could prove to be cn:shop")), "{said}");

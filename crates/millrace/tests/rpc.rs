@@ -4,8 +4,8 @@
 
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
-use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
+use tempfile::TempDir;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_millrace");
 
@@ -13,14 +13,13 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_millrace");
 struct Serving {
     process: Child,
     address: String,
-    folder: PathBuf,
+    folder: TempDir,
 }
 
 impl Serving {
-    fn start(test: &str) -> Serving {
-        let folder = std::env::temp_dir().join(format!("millrace-rpc-test-{}-{test}", std::process::id()));
-        std::fs::create_dir_all(&folder).expect("a folder");
-        let address = format!("shm:{}", folder.join("s").display());
+    fn start() -> Serving {
+        let folder = TempDir::with_prefix("millrace-").expect("a folder");
+        let address = format!("shm:{}", folder.path().join("s").display());
         let mut process = Command::new(PROGRAM)
             .args(["rpc", "serve", "--until-eof", "--listen", &address])
             .stdin(Stdio::piped())
@@ -56,7 +55,6 @@ impl Drop for Serving {
     fn drop(&mut self) {
         drop(self.process.stdin.take());
         let status = self.process.wait().expect("it is ours");
-        let _ = std::fs::remove_dir_all(&self.folder);
         if !std::thread::panicking() {
             assert!(status.success(), "the server ended with {status}");
         }
@@ -86,7 +84,7 @@ fn stderr(output: &Output) -> String {
 
 #[test]
 fn list_shows_services_and_methods_and_describes_them() {
-    let server = Serving::start("list");
+    let server = Serving::start();
     let list = server.ok("list", &[]);
     for line in [
         "demo.Echo  schema ",
@@ -110,7 +108,7 @@ fn list_shows_services_and_methods_and_describes_them() {
     let described = server.ok("list", &["demo.Echo", "--describe"]);
     assert!(described.contains("rpc Sum(stream Number) returns (Number);"), "{described}");
     assert!(described.contains("option (millrace.key) = \"text\";"), "{described}");
-    let file = server.folder.join("again.proto");
+    let file = server.folder.path().join("again.proto");
     std::fs::write(&file, described).expect("a file");
     let reply =
         server.ok("call", &["Echo/Say", "-d", "{\"text\":\"x\"}", "--proto", file.to_str().expect("text")]);
@@ -122,13 +120,13 @@ fn list_shows_services_and_methods_and_describes_them() {
 
 #[test]
 fn call_takes_json_and_prints_json() {
-    let server = Serving::start("call");
+    let server = Serving::start();
     let reply = server.ok("call", &["demo.Echo/Say", "--data", r#"{"text": "héllo"}"#]);
     assert_eq!(reply, "{\n  \"text\": \"héllo\"\n}\n");
     let reply = server.ok("call", &["Say", "--compact", "--defaults"]);
     assert_eq!(reply, "{\"text\":\"\"}\n");
 
-    let file = server.folder.join("request.json");
+    let file = server.folder.path().join("request.json");
     std::fs::write(&file, r#"{"text":"from a file"}"#).expect("a file");
     let reply = server.ok("call", &["Say", "-d", &format!("@{}", file.display()), "--compact"]);
     assert_eq!(reply, "{\"text\":\"from a file\"}\n");
@@ -136,7 +134,7 @@ fn call_takes_json_and_prints_json() {
 
 #[test]
 fn streams_are_a_line_per_message() {
-    let server = Serving::start("streams");
+    let server = Serving::start();
     assert_eq!(
         server.ok("call", &["Count", "-d", r#"{"to":3}"#]),
         "{\"value\":\"1\"}\n{\"value\":\"2\"}\n{\"value\":\"3\"}\n"
@@ -150,7 +148,7 @@ fn streams_are_a_line_per_message() {
 
 #[test]
 fn the_exit_status_is_the_calls() {
-    let server = Serving::start("status");
+    let server = Serving::start();
     let (words, code) = server.fails("call", &["Fail", "-d", r#"{"code":5,"message":"no such thing"}"#]);
     assert_eq!((words.as_str(), code), ("millrace: NOT_FOUND: no such thing\n", 64 + 5));
     let slow = ["Wait", "-d", r#"{"milliseconds":60000}"#, "--timeout", "20ms"];
@@ -162,7 +160,7 @@ fn the_exit_status_is_the_calls() {
 
 #[test]
 fn what_is_wrong_is_said_and_what_to_do_about_it() {
-    let server = Serving::start("wrong");
+    let server = Serving::start();
     for (arguments, wanted) in [
         (&["demo.Echo/Sya"][..], "no method demo.Echo/Sya; did you mean demo.Echo/Say"),
         (&["Say", "-d", "{\"txt\":\"\"}"], "no demo.SayRequest in JSON"),
@@ -174,21 +172,21 @@ fn what_is_wrong_is_said_and_what_to_do_about_it() {
         let (words, code) = server.fails("call", arguments);
         assert!(code == 1 && words.contains(wanted), "{arguments:?}: {words}");
     }
-    let nobody = format!("shm:{}", server.folder.join("nobody").display());
+    let nobody = format!("shm:{}", server.folder.path().join("nobody").display());
     let output = run(&["rpc", "list", &nobody], "");
     assert!(stderr(&output).contains("millrace rpc serve --listen"), "{}", stderr(&output));
 }
 
 #[test]
 fn metadata_goes_along() {
-    let server = Serving::start("metadata");
+    let server = Serving::start();
     server.ok("call", &["Say", "-H", "tenant: blue", "-H", "Trace-Id:7"]);
 }
 
 #[test]
 fn bench_loads_a_server() {
-    let server = Serving::start("bench");
-    let page = server.folder.join("report.html");
+    let server = Serving::start();
+    let page = server.folder.path().join("report.html");
     let arguments = ["--duration", "100ms", "--warmup", "10ms", "--window", "4", "--threads", "2", "--json"];
     let text = server.ok("bench", &[&arguments[..], &["--report", page.to_str().expect("text")]].concat());
     let result: Value = serde_json::from_str(&text).expect("JSON");

@@ -5,8 +5,8 @@ mod served;
 use serde_json::Value;
 use served::http::http;
 use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use tempfile::TempDir;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_millrace");
 
@@ -16,14 +16,13 @@ struct Serving {
     address: String,
     admin: String,
     token: String,
-    folder: PathBuf,
+    _folder: TempDir,
 }
 
 impl Serving {
-    fn start(test: &str) -> Serving {
-        let folder = std::env::temp_dir().join(format!("millrace-rpc-admin-{}-{test}", std::process::id()));
-        std::fs::create_dir_all(&folder).expect("a folder");
-        let address = format!("unix:{}", folder.join("s").display());
+    fn start() -> Serving {
+        let folder = TempDir::with_prefix("millrace-").expect("a folder");
+        let address = format!("unix:{}", folder.path().join("s").display());
         let mut process = Command::new(PROGRAM)
             .args(["rpc", "serve", "--until-eof", "--admin", "127.0.0.1:0", "--listen", &address])
             .stdin(Stdio::piped())
@@ -36,7 +35,7 @@ impl Serving {
         let admin = line().strip_prefix("http://").expect("the admin port").to_owned();
         let file = line().strip_prefix("token ").expect("the token's file").to_owned();
         let token = std::fs::read_to_string(file).expect("a token").trim().to_owned();
-        Serving { process, address, admin, token, folder }
+        Serving { process, address, admin, token, _folder: folder }
     }
 
     /// A call of demo.Echo; whether it succeeded.
@@ -66,7 +65,6 @@ impl Drop for Serving {
     fn drop(&mut self) {
         drop(self.process.stdin.take());
         let status = self.process.wait().expect("it is ours");
-        let _ = std::fs::remove_dir_all(&self.folder);
         if !std::thread::panicking() {
             assert!(status.success(), "the server ended with {status}");
         }
@@ -82,7 +80,7 @@ fn sample(metrics: &str, beginning: &str) -> u64 {
 
 #[test]
 fn what_was_called_is_what_it_says() {
-    let server = Serving::start("calls");
+    let server = Serving::start();
     assert_eq!(server.http("PUT", "/registers/trace.sample", "1").0, 200);
     for _ in 0..3 {
         assert!(server.call("demo.Echo/Say", &["-d", r#"{"text":"x"}"#]));
@@ -112,7 +110,7 @@ fn what_was_called_is_what_it_says() {
 
 #[test]
 fn registers_are_set_within_their_ranges() {
-    let server = Serving::start("registers");
+    let server = Serving::start();
     assert_eq!(server.json("/registers/monitor.sample")["number"], 64);
     let (status, body) = server.http("PUT", "/registers/monitor.sample", "8");
     assert!(status == 200 && body.contains("\"number\":8"), "{body}");

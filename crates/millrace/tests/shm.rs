@@ -13,8 +13,9 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use tempfile::TempDir;
 
 /// Longer than anything takes that works.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -25,20 +26,20 @@ const VICTIM: &str = "MILLRACE_TEST_SHM_VICTIM";
 struct Served {
     node: Option<Server>,
     path: PathBuf,
+    _folder: TempDir,
 }
 
 impl Served {
     fn with(registers: &[(&str, &str)]) -> Served {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("millrace-shm-{}-{number}.sock", std::process::id()));
+        let folder = TempDir::with_prefix("millrace-").expect("a folder");
+        let path = folder.path().join("s");
         let mut config = Config::default();
         config.listen.tcp.clear();
         config.listen.shm = Some(path.clone());
         for (name, value) in registers {
             config.registers.set(name, value).expect("a register of this name with such a value");
         }
-        Served { node: Some(Server::start(&config).expect("a node")), path }
+        Served { node: Some(Server::start(&config).expect("a node")), path, _folder: folder }
     }
 
     fn client(&self) -> Client {

@@ -3,6 +3,7 @@
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use tempfile::TempDir;
 
 fn soak(words: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_millrace")).arg("soak").args(words).output().expect("the program runs")
@@ -32,7 +33,8 @@ fn members_of_a_cluster_are_killed_and_nothing_acknowledged_is_lost() {
 /// with an acknowledged write that is not there, and with a read of what was.
 #[test]
 fn members_of_a_cluster_are_killed_while_all_clients_use_the_same_keys() {
-    let file = Lines(std::env::temp_dir().join(format!("millrace-soak-test-{}.jsonl", std::process::id())));
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
+    let file = Lines(folder.path().join("history.jsonl"));
     killed("chain", &["--history", file.0.to_str().expect("text")]);
     let lines = file.read();
     let (code, said) = judged(&file.0);
@@ -45,7 +47,7 @@ fn members_of_a_cluster_are_killed_while_all_clients_use_the_same_keys() {
     }
 }
 
-/// A history's file, gone in the end.
+/// A history's file.
 struct Lines(PathBuf);
 
 impl Lines {
@@ -57,12 +59,6 @@ impl Lines {
     fn write(&self, lines: &[Value]) {
         let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
         std::fs::write(&self.0, text).expect("a file");
-    }
-}
-
-impl Drop for Lines {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
     }
 }
 

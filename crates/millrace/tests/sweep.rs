@@ -3,31 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use tempfile::TempDir;
 
 const MILLRACE: &str = env!("CARGO_BIN_EXE_millrace");
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
-
-/// A folder that is gone when the test is over.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Folder {
-        let dir = std::env::temp_dir().join(format!("millrace-sweeps-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&dir);
-        fs::create_dir_all(&dir).expect("there is room");
-        Folder(dir)
-    }
-
-    fn dir(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
 
 fn good(out: Output) -> String {
     let said = String::from_utf8_lossy(&out.stderr).into_owned();
@@ -50,8 +29,8 @@ fn digest(dir: &Path) -> String {
 }
 
 /// Some hundred short runs.
-fn many(folder: &Folder) -> PathBuf {
-    let file = folder.dir("many.toml");
+fn many(folder: &TempDir) -> PathBuf {
+    let file = folder.path().join("many.toml");
     let sweep = "title = \"many\"\nexperiment = \"F4\"\nkeep = [\"SNIC ② | READ 64 B | PCIe1 packets\"]\n\
                  [design]\nkind = \"latin-hypercube\"\npoints = 150\n[[axis]]\nnumber = \"bluefield2-ib | pcie.latency\"\n";
     fs::write(&file, sweep).expect("there is room");
@@ -60,8 +39,8 @@ fn many(folder: &Folder) -> PathBuf {
 
 #[test]
 fn what_a_killed_process_did_is_kept() {
-    let folder = Folder::new("killed");
-    let (file, whole, cut) = (many(&folder), folder.dir("whole"), folder.dir("cut"));
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
+    let (file, whole, cut) = (many(&folder), folder.path().join("whole"), folder.path().join("cut"));
     good(millrace(&["sweep", "run", text(&file), "--out", text(&whole)]));
     let rows = cut.join("shard-0-of-1.csv");
     for (size, signal) in [(1_000, "-KILL"), (4_000, "-INT")] {
@@ -94,8 +73,9 @@ fn what_a_killed_process_did_is_kept() {
 
 #[test]
 fn the_templates_for_clusters_run() {
-    let folder = Folder::new("clusters");
-    let (alone, slurm, pods) = (folder.dir("alone"), folder.dir("slurm"), folder.dir("pods"));
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
+    let (alone, slurm, pods) =
+        (folder.path().join("alone"), folder.path().join("slurm"), folder.path().join("pods"));
     good(millrace(&["sweep", "run", "pcie-latency", "--out", text(&alone)]));
     let path =
         format!("{}:/usr/bin:/bin", Path::new(MILLRACE).parent().expect("it is in a folder").display());
@@ -128,7 +108,7 @@ fn the_templates_for_clusters_run() {
         good(pod.args(["-c", command]).env("JOB_COMPLETION_INDEX", &index).output().expect("there is sh"));
     }
     assert_eq!((digest(&slurm), digest(&pods)), (digest(&alone), digest(&alone)));
-    let merged = folder.dir("merged");
+    let merged = folder.path().join("merged");
     good(millrace(&["sweep", "merge", text(&slurm), "--out", text(&merged)]));
     assert!(merged.join("rows.csv").is_file() && digest(&merged) == digest(&alone));
 }
@@ -144,9 +124,9 @@ fn fenced(document: &str, kind: &str) -> Vec<String> {
 
 #[test]
 fn the_files_that_the_documents_show_are_right() {
-    let folder = Folder::new("documents");
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
     let check = |name: &str, text_of: &str| {
-        let file = folder.dir(name);
+        let file = folder.path().join(name);
         fs::write(&file, text_of).expect("there is room");
         good(millrace(&["model", "check", text(&file)]))
     };
@@ -159,12 +139,12 @@ fn the_files_that_the_documents_show_are_right() {
     assert!(check("results.toml", &blocks[2]).contains("2 results of"));
     let sweeps = fenced("sweep.md", "toml");
     assert!(check("sweep.toml", &sweeps[0]).contains("sweep of F4"));
-    let (file, out) = (folder.dir("sweep.toml"), folder.dir("rows"));
+    let (file, out) = (folder.path().join("sweep.toml"), folder.path().join("rows"));
     assert!(good(millrace(&["sweep", "run", text(&file), "--out", text(&out)])).contains("digest"));
     // A platform's file in place of the shipped one of its name, and one that is wrong.
     let shipped =
         fs::read_to_string(format!("{ROOT}/crates/model/platforms/bluefield2-ib.toml")).expect("it is there");
-    let file = folder.dir("mine.toml");
+    let file = folder.path().join("mine.toml");
     fs::write(
         &file,
         shipped.replacen("value = 128, unit = \"B\"", "value = 256, unit = \"B\"", 1).replacen(

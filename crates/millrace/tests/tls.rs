@@ -7,23 +7,24 @@ use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
+use tempfile::TempDir;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_millrace");
 /// Longer than anything takes that works.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-struct Folder {
-    path: PathBuf,
+struct Certified {
+    folder: TempDir,
     authority: Authority,
     server: Made,
 }
 
-impl Folder {
-    fn new(name: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("millrace-tls-{name}-{}", std::process::id()));
-        let authority = Authority::new(&path, "ca");
+impl Certified {
+    fn new() -> Certified {
+        let folder = TempDir::with_prefix("millrace-").expect("a folder");
+        let authority = Authority::new(folder.path(), "ca");
         let server = authority.issue("server");
-        Folder { path, authority, server }
+        Certified { folder, authority, server }
     }
 
     /// Flags of a server.
@@ -34,12 +35,6 @@ impl Folder {
 
     fn ca(&self) -> String {
         self.authority.file().to_str().expect("a path").to_owned()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.path);
     }
 }
 
@@ -105,7 +100,7 @@ impl Drop for Serving {
 
 #[test]
 fn beyond_loopback_it_wants_tls_or_to_be_told() {
-    let folder = Folder::new("beyond");
+    let folder = Certified::new();
     let wild = "0.0.0.0:0";
     let servers: &[&[&str]] = &[
         &["up", "-l", wild],
@@ -125,7 +120,7 @@ fn beyond_loopback_it_wants_tls_or_to_be_told() {
             "{server:?}: {said}"
         );
     }
-    let users = folder.path.join("users");
+    let users = folder.folder.path().join("users");
     std::fs::write(&users, "ann:secret\n").expect("a file");
     let said = stderr(&run(&["up", "-l", wild, "-Y", users.to_str().expect("text")]));
     assert!(said.contains("their passwords for all to read") && said.contains("--insecure"), "{said}");
@@ -140,7 +135,7 @@ fn beyond_loopback_it_wants_tls_or_to_be_told() {
 
 #[test]
 fn certificates_that_cannot_be_used_are_named() {
-    let folder = Folder::new("files");
+    let folder = Certified::new();
     let ca = folder.ca();
     let [_, cert, _, key] = folder.certificate();
     for (flags, says) in [
@@ -161,7 +156,7 @@ fn certificates_that_cannot_be_used_are_named() {
 
 #[test]
 fn calls_and_questions_to_admin_ports_go_over_tls() {
-    let folder = Folder::new("calls");
+    let folder = Certified::new();
     let serve = ["rpc", "serve", "--listen", "tls:0", "--admin", "0"].map(str::to_owned);
     let mut server = Serving::start(&[&serve[..], &folder.certificate()].concat(), false);
     let address = format!("tls:{}", server.after("tls:"));
@@ -173,7 +168,7 @@ fn calls_and_questions_to_admin_ports_go_over_tls() {
     assert!(list.status.success(), "{}", stderr(&list));
     let nobody = run(&["rpc", "list", &address]);
     assert!(!nobody.status.success() && stderr(&nobody).contains("--tls-ca FILE"), "{}", stderr(&nobody));
-    let other = Authority::new(&folder.path, "other").file();
+    let other = Authority::new(folder.folder.path(), "other").file();
     let stranger = run(&["rpc", "list", &address, "--tls-ca", other.to_str().expect("a path")]);
     assert!(stderr(&stranger).contains("an authority that is not believed here"), "{}", stderr(&stranger));
     // Nothing was traced yet, which is an answer.
@@ -184,7 +179,7 @@ fn calls_and_questions_to_admin_ports_go_over_tls() {
 }
 
 /// A client with a handshake behind it, that names this protocol.
-fn shaken(folder: &Folder, address: &str, alpn: &[u8]) -> Result<(Session, TcpStream), String> {
+fn shaken(folder: &Certified, address: &str, alpn: &[u8]) -> Result<(Session, TcpStream), String> {
     let files = ClientFiles { ca: Some(folder.authority.file()), ..ClientFiles::default() };
     let tls = ClientTls::new(&files, &[alpn]).expect("a good file");
     let mut session = Session::client(&tls, "127.0.0.1").expect("an address");
@@ -195,7 +190,7 @@ fn shaken(folder: &Folder, address: &str, alpn: &[u8]) -> Result<(Session, TcpSt
 }
 
 /// Whoever is there answers HTTP/2's first words with its own, and speaks nothing that it does not.
-fn http2_is_spoken_over_tls(folder: &Folder, address: &str) {
+fn http2_is_spoken_over_tls(folder: &Certified, address: &str) {
     let (mut session, mut stream) = shaken(folder, address, b"h2").expect("a handshake");
     let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
     session.write(&[preface], |bytes| stream.write_all(bytes).map(|()| bytes.len())).expect("sent");
@@ -217,7 +212,7 @@ fn http2_is_spoken_over_tls(folder: &Folder, address: &str) {
 
 #[test]
 fn the_gateway_speaks_http2_over_tls() {
-    let folder = Folder::new("gateway");
+    let folder = Certified::new();
     let gateway = ["rpc", "gateway", "--listen", "127.0.0.1:0", "memory:nobody"].map(str::to_owned);
     let mut server = Serving::start(&[&gateway[..], &folder.certificate()].concat(), false);
     let address = server.after("gRPC on ");
@@ -226,7 +221,7 @@ fn the_gateway_speaks_http2_over_tls() {
 
 #[test]
 fn the_port_of_the_fabric_speaks_http2_over_tls_too() {
-    let folder = Folder::new("both");
+    let folder = Certified::new();
     let serve = ["rpc", "serve", "--listen", "tls:127.0.0.1:0"].map(str::to_owned);
     let mut server = Serving::start(&[&serve[..], &folder.certificate()].concat(), false);
     let address = server.after("tls:");
@@ -246,11 +241,11 @@ struct Members {
 }
 
 impl Members {
-    fn start(folder: &Folder) -> Members {
+    fn start(folder: &Certified) -> Members {
         let listeners = [0; 4].map(|_| std::net::TcpListener::bind("127.0.0.1:0").expect("a port"));
         let ports = listeners.map(|free| free.local_addr().expect("it has one").port());
         let [one, two, three, clients] = ports;
-        let file = |name: &str| folder.path.join(name).to_str().expect("a path").to_owned();
+        let file = |name: &str| folder.folder.path().join(name).to_str().expect("a path").to_owned();
         let key = file("cluster.key");
         assert!(run(&["key", "new", &key]).status.success());
         let (controller, client) = (format!("tls:127.0.0.1:{one}"), format!("tls:127.0.0.1:{clients}"));
@@ -280,7 +275,7 @@ impl Members {
 /// handshake, whatever he knows.
 #[test]
 fn members_of_a_chain_reach_each_other_over_tls() {
-    let folder = Folder::new("members");
+    let folder = Certified::new();
     let members = Members::start(&folder);
     let own = folder.certificate();
     let put = || {

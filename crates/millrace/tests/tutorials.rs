@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
+use tempfile::TempDir;
 
 /// Longer than any command takes that works.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -148,9 +149,8 @@ fn try_page(name: &str) {
         println!("SKIPPED: the tutorial {name} wants curl, which is not installed");
         return;
     }
-    let folder = std::env::temp_dir().join(format!("millrace-tutorial-{name}-{}", std::process::id()));
-    fs::create_dir_all(&folder).expect("a folder");
-    let mut shell = Shell::start(&folder);
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
+    let mut shell = Shell::start(folder.path());
     for Step { command, prints } in steps(&with_free_ports(text)) {
         // What a server prints comes when it likes; a command that ended has printed all.
         let result = shell.run(&command, |status, lines| status == "0" && missing(&prints, lines).is_none());
@@ -158,8 +158,6 @@ fn try_page(name: &str) {
             panic!("{name}: `{command}` does not print {prints:#?}: {why}");
         }
     }
-    drop(shell);
-    fs::remove_dir_all(&folder).expect("it was made here");
 }
 
 #[test]
@@ -206,7 +204,7 @@ fn a_page_that_says_otherwise_is_found() {
     assert!(matches("blue", "blue") && !matches("blue", "green"));
     let lines = ["a".to_owned(), "b".to_owned()];
     assert_eq!(missing(&["b".to_owned(), "a".to_owned()], &lines).map(String::as_str), Some("a"));
-    let folder = std::env::temp_dir();
-    let wrong = Shell::start(&folder).run("false", |status, _| status == "0");
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
+    let wrong = Shell::start(folder.path()).run("false", |status, _| status == "0");
     assert!(wrong.is_err_and(|why| why.contains("status 1")));
 }

@@ -4,6 +4,7 @@ use serve::txn::spawned::{Plan, Spawned};
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use tempfile::TempDir;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_millrace");
 
@@ -75,9 +76,8 @@ fn every_end_has_its_exit_status_and_every_reply_its_durability() {
 
 #[test]
 fn a_short_benchmark_measures_all_modes() {
-    let folder = std::env::temp_dir().join(format!("millrace-txn-test-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).expect("a folder");
-    let page = folder.join("page.html");
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
+    let page = folder.path().join("page.html");
     let output = Command::new(PROGRAM)
         .args([
             "txn",
@@ -117,5 +117,4 @@ fn a_short_benchmark_measures_all_modes() {
     }
     let html = std::fs::read_to_string(&page).expect("a page");
     assert!(html.contains("one-operation-per-pass, locked") && html.contains("<svg"));
-    std::fs::remove_dir_all(&folder).expect("it is ours");
 }

@@ -5,25 +5,20 @@ mod served;
 use served::node::Node;
 use served::{Client, pattern};
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::path::PathBuf;
+use tempfile::TempDir;
 
 /// A folder on a tmpfs if there is one, gone in the end.
-struct Folder(PathBuf);
+struct Folder(TempDir);
 
 impl Folder {
     fn new() -> Folder {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let memory = Path::new("/dev/shm");
-        let above = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = above.join(format!("millrace-warm-test-{}-{number}", std::process::id()));
-        fs::create_dir_all(&path).expect("a folder");
-        Folder(path)
+        let in_memory = TempDir::with_prefix_in("millrace-", "/dev/shm");
+        Folder(in_memory.or_else(|_| TempDir::with_prefix("millrace-")).expect("a folder"))
     }
 
     fn memory(&self) -> PathBuf {
-        self.0.join("memory")
+        self.0.path().join("memory")
     }
 
     /// A node whose memory, of so much, lies in this folder.
@@ -41,12 +36,6 @@ impl Folder {
             "-e",
             memory.to_str().expect("a name of ours"),
         ])
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 
@@ -193,7 +182,7 @@ fn too_little_room_and_no_directory_are_said_at_the_start() {
         !status.success() && said.contains("has no room for 8.0 TiB of memory; make room there"),
         "{said}"
     );
-    let nowhere = folder.0.join("a/b");
+    let nowhere = folder.0.path().join("a/b");
     let (status, said) = Node::start(&["up", "-p", "0", "-e", nowhere.to_str().expect("ours")]).ended();
     assert!(!status.success() && said.contains("there is no directory to make"), "{said}");
 }
@@ -201,7 +190,7 @@ fn too_little_room_and_no_directory_are_said_at_the_start() {
 #[test]
 fn a_config_file_says_it_too() {
     let folder = Folder::new();
-    let file = folder.0.join("node.toml");
+    let file = folder.0.path().join("node.toml");
     let text = format!(
         "[admin]\nlisten = 0\n[services.cache]\nkind = 'kv'\n[services.cache.store]\nmemory = '64m'\nmemory_file = '{}'\n\
          [[listen]]\nservice = 'cache'\naddress = 'tcp:127.0.0.1:0'\n",

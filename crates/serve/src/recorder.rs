@@ -369,6 +369,7 @@ fn end_line(text: &mut String, at: Nanos, why: &str) {
 mod tests {
     use super::*;
     use base::trace::Place;
+    use tempfile::TempDir;
 
     fn request(key: u64) -> Request {
         Request {
@@ -383,19 +384,16 @@ mod tests {
         }
     }
 
-    fn temporary(name: &str) -> PathBuf {
-        std::env::temp_dir().join(format!("millrace-recorder-{}-{name}", std::process::id()))
-    }
-
     fn lines(path: &Path) -> Vec<serde_json::Value> {
         let text = std::fs::read_to_string(path).expect("it is there");
-        std::fs::remove_file(path).expect("it is there");
         text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
     }
 
     #[test]
     fn what_was_recorded_is_in_the_file_when_it_has_ended() {
-        let (path, recording) = (temporary("whole"), Recording::default());
+        let (folder, recording) =
+            (TempDir::with_prefix("millrace-").expect("a folder"), Recording::default());
+        let path = folder.path().join("whole");
         let own = recording.of("cache");
         let recorder = Recorder::start(&path, 1 << 20, 2, recording).expect("a file");
         own.saw(5);
@@ -411,7 +409,9 @@ mod tests {
 
     #[test]
     fn a_full_file_ends_the_recording_within_its_size() {
-        let (path, recording) = (temporary("full"), Recording::default());
+        let (folder, recording) =
+            (TempDir::with_prefix("millrace-").expect("a folder"), Recording::default());
+        let path = folder.path().join("full");
         let own = recording.of("cache");
         let most = LAST_LINES + 4000;
         let recorder = Recorder::start(&path, most, 1, recording.clone()).expect("a file");

@@ -9,10 +9,10 @@ use serve::kv::config::Config;
 use serve::kv::shared::Report;
 use std::io::{self, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use tempfile::TempDir;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const LOOPBACK: &str = "127.0.0.1:0";
@@ -21,13 +21,7 @@ const LOOPBACK: &str = "127.0.0.1:0";
 struct Served {
     node: Server,
     authority: Authority,
-    folder: PathBuf,
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.folder);
-    }
+    folder: TempDir,
 }
 
 fn files(made: &Made) -> ServerFiles {
@@ -35,17 +29,13 @@ fn files(made: &Made) -> ServerFiles {
 }
 
 impl Served {
-    fn with(name: &str, registers: &[(&str, &str)]) -> Served {
-        Served::of(name, registers, |_, files| files)
+    fn with(registers: &[(&str, &str)]) -> Served {
+        Served::of(registers, |_, files| files)
     }
 
-    fn of(
-        name: &str,
-        registers: &[(&str, &str)],
-        change: impl FnOnce(&Authority, ServerFiles) -> ServerFiles,
-    ) -> Served {
-        let folder = std::env::temp_dir().join(format!("millrace-kv-tls-{name}-{}", std::process::id()));
-        let authority = Authority::new(&folder, "ca");
+    fn of(registers: &[(&str, &str)], change: impl FnOnce(&Authority, ServerFiles) -> ServerFiles) -> Served {
+        let folder = TempDir::with_prefix("millrace-").expect("a folder");
+        let authority = Authority::new(folder.path(), "ca");
         let mut config = Config::default();
         config.listen.tcp = vec![LOOPBACK.parse().expect("an address")];
         config.listen.tls = config.listen.tcp.clone();
@@ -177,7 +167,7 @@ impl Client {
 
 #[test]
 fn clients_with_tls_and_without_see_the_same_items() {
-    let served = Served::with("both", &[]);
+    let served = Served::with(&[]);
     served.client().works();
     let mut plain = connect(served.node.tcp()[0]);
     plain.write_all(b"get k\r\n").expect("it reads");
@@ -190,7 +180,7 @@ fn clients_with_tls_and_without_see_the_same_items() {
 
 #[test]
 fn values_of_every_size_arrive_whole_also_at_slow_readers() {
-    let served = Served::with("sizes", &[]);
+    let served = Served::with(&[]);
     let mut client = served.client();
     for size in [0, 1, 16_000, 16_383, 16_384, 16_385, 100_000, 1_000_000] {
         let value: Vec<u8> = (0..size as u32).map(|i| (i * 7 + i / 251) as u8).collect();
@@ -217,7 +207,7 @@ fn values_of_every_size_arrive_whole_also_at_slow_readers() {
 
 #[test]
 fn who_has_said_all_still_hears_the_answers() {
-    let served = Served::with("half", &[]);
+    let served = Served::with(&[]);
     let mut client = served.client();
     client.send("set k 0 0 1\r\nv\r\nget k\r\n");
     let mut stream = &client.stream;
@@ -234,7 +224,7 @@ fn who_has_said_all_still_hears_the_answers() {
 
 #[test]
 fn a_client_that_comes_again_resumes_its_session() {
-    let served = Served::with("again", &[]);
+    let served = Served::with(&[]);
     let tls = served.tls();
     for _ in 0..4 {
         Client::to(served.address(), &tls).expect("a handshake").works();
@@ -245,7 +235,7 @@ fn a_client_that_comes_again_resumes_its_session() {
 
 #[test]
 fn the_wrong_language_is_said_to_be_wrong() {
-    let served = Served::with("language", &[]);
+    let served = Served::with(&[]);
     let mut stream = connect(served.address());
     stream.write_all(b"get k\r\n").expect("it reads");
     let mut heard = String::new();
@@ -263,10 +253,8 @@ fn the_wrong_language_is_said_to_be_wrong() {
 
 #[test]
 fn who_has_no_good_certificate_is_not_served() {
-    let served = Served::of("mutual", &[], |authority, files| ServerFiles {
-        client_ca: Some(authority.file()),
-        ..files
-    });
+    let served =
+        Served::of(&[], |authority, files| ServerFiles { client_ca: Some(authority.file()), ..files });
     let good = served.tls_with(Some(served.authority.issue("client")));
     Client::to(served.address(), &good).expect("a handshake").works();
     // In TLS 1.3 a client has said its part before it hears that it is refused.
@@ -281,7 +269,7 @@ fn who_has_no_good_certificate_is_not_served() {
     };
     let none = says(served.tls());
     assert_eq!(none, "TLS: the server wants a certificate of the client: name one and its key");
-    let stranger = Authority::new(&served.folder, "other").issue("stranger");
+    let stranger = Authority::new(served.folder.path(), "other").issue("stranger");
     assert!(says(served.tls_with(Some(stranger))).contains("does not believe"));
     let old = served.authority.issue_for("old", &["client"], -1);
     assert!(says(served.tls_with(Some(old))).contains("has expired"));
@@ -293,7 +281,7 @@ fn who_has_no_good_certificate_is_not_served() {
 #[test]
 fn handshakes_that_do_not_end_make_room() {
     const LIMIT: u64 = 16;
-    let served = Served::with("half-open", &[("tls.handshakes", "16"), ("net.max_connections", "64")]);
+    let served = Served::with(&[("tls.handshakes", "16"), ("net.max_connections", "64")]);
     let mut polite = served.client();
     let mut silent = Vec::new();
     for count in 0..200u64 {
@@ -315,7 +303,7 @@ fn handshakes_that_do_not_end_make_room() {
 
 #[test]
 fn a_hello_byte_by_byte_is_a_hello() {
-    let served = Served::with("drip", &[]);
+    let served = Served::with(&[]);
     let mut client = Client {
         stream: connect(served.address()),
         session: Session::client(&served.tls(), "localhost").expect("a name"),
@@ -346,7 +334,7 @@ fn a_hello_byte_by_byte_is_a_hello() {
 
 #[test]
 fn certificates_are_changed_under_load_without_anybody_noticing() {
-    let served = Served::with("reload", &[]);
+    let served = Served::with(&[]);
     let tls = served.node.shared().tls.clone().expect("it has a certificate");
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -422,7 +410,7 @@ fn s_client(
 
 #[test]
 fn openssl_is_served_and_cannot_renegotiate_or_go_back_to_older_versions() {
-    let served = Served::with("openssl", &[]);
+    let served = Served::with(&[]);
     let Some(output) =
         s_client(&served, &[], Some(("k", "KEYUPDATE")), "set a 0 0 1\r\nv\r\nget a\r\nquit\r\n")
     else {
@@ -437,10 +425,8 @@ fn openssl_is_served_and_cannot_renegotiate_or_go_back_to_older_versions() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("alert protocol version"), "{output:?}");
     let before = served.node.report().net.tls_handshakes;
     // Where 1.2 is spoken, too, its renegotiation is not.
-    let older = Served::of("older", &[], |_, files| ServerFiles {
-        min_version: base::tls::MinVersion::Tls12,
-        ..files
-    });
+    let older =
+        Served::of(&[], |_, files| ServerFiles { min_version: base::tls::MinVersion::Tls12, ..files });
     let output = s_client(&older, &["-tls1_2"], Some(("R", "RENEGOTIATING")), "version\r\nquit\r\n")
         .expect("it was there");
     let text = String::from_utf8_lossy(&output.stdout);
@@ -452,7 +438,7 @@ fn openssl_is_served_and_cannot_renegotiate_or_go_back_to_older_versions() {
 
 #[test]
 fn python_is_served_and_believes_only_whom_it_should() {
-    let served = Served::with("python", &[]);
+    let served = Served::with(&[]);
     let script = r#"
 import socket, ssl, sys
 port, ca = int(sys.argv[1]), sys.argv[2]

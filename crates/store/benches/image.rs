@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 use store::image::checkpoint::{Checkpoint, Step};
 use store::image::{Config, Image, Space, Write};
 use store::redo::media::{File, How, Media, Memory};
+use tempfile::TempDir;
 
 const SLICE: usize = 50_000;
 const USER: Space = Space(0);
@@ -249,10 +250,10 @@ fn checkpoints<M: Media>(name: &str, medium: M, sides: &mut Sides, options: &Opt
 
 /// The same on a file in the folder for temporary ones, written beforehand, as a replica's is.
 fn on_file(bytes: u64, sides: &mut Sides, options: &Options) -> std::io::Result<()> {
-    let path = std::env::temp_dir().join(format!("millrace-image-bench-{}", std::process::id()));
-    let file = File::create(&path, bytes, How::Fdatasync)?;
+    let folder = TempDir::with_prefix("millrace-")?;
+    let file = File::create(&folder.path().join("image"), bytes, How::Fdatasync)?;
     checkpoints("file, fdatasync", file, sides, options);
-    std::fs::remove_file(&path)
+    Ok(())
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

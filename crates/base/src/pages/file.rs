@@ -147,11 +147,8 @@ fn in_words(error: rustix::io::Errno) -> io::Error {
 #[cfg(all(test, not(miri)))]
 mod tests {
     use super::*;
-    use std::path::{Path, PathBuf};
-
-    fn place(name: &str) -> PathBuf {
-        std::env::temp_dir().join(format!("millrace-pages-{name}-{}", std::process::id()))
-    }
+    use std::path::Path;
+    use tempfile::TempDir;
 
     fn open(path: &Path) -> File {
         let mut options = File::options();
@@ -164,7 +161,8 @@ mod tests {
 
     #[test]
     fn what_is_written_is_there_for_the_next_and_holes_take_no_room() {
-        let path = place("next");
+        let folder = TempDir::with_prefix("millrace-").expect("a folder");
+        let path = folder.path().join("next");
         let mut region = Region::in_file(open(&path), 1 << 20, PageKind::Transparent).expect("a mapping");
         assert!(region.is_in_file() && region.len() >= 1 << 20);
         assert_eq!(blocks(&path), 0, "a region takes room only where it is held");
@@ -181,12 +179,12 @@ mod tests {
         drop(region);
         let bytes = std::fs::read(&path).expect("a file");
         assert_eq!((bytes[4095], bytes[4096], bytes[8191], bytes[8192]), (0, 7, 7, 0));
-        std::fs::remove_file(&path).expect("ours");
     }
 
     #[test]
     fn no_room_is_an_error_and_not_a_signal() {
-        let path = place("room");
+        let folder = TempDir::with_prefix("millrace-").expect("a folder");
+        let path = folder.path().join("room");
         // More than any file system of a test machine has, and less than a file may be long.
         let mut region = Region::in_file(open(&path), 1 << 43, PageKind::Base).expect("address space");
         region.hold(0..4096).expect("4 KiB");
@@ -194,7 +192,6 @@ mod tests {
         assert_eq!(error.kind(), io::ErrorKind::StorageFull, "{error:?}");
         assert!(blocks(&path) * 512 < 1 << 20, "the file system was not filled up to see it");
         drop(region);
-        std::fs::remove_file(&path).expect("ours");
     }
 
     #[test]

@@ -7,25 +7,9 @@ use super::testing::{Authority, Made};
 use super::*;
 use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::fs;
 use std::path::Path;
 use std::sync::Arc;
-
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Folder {
-        let folder = std::env::temp_dir().join(format!("millrace-tls-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&folder);
-        Folder(folder)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
+use tempfile::TempDir;
 
 fn files(made: &Made) -> ServerFiles {
     ServerFiles { cert: made.cert.clone(), key: made.key.clone(), ..ServerFiles::default() }
@@ -128,8 +112,8 @@ fn one(
 
 #[test]
 fn bytes_go_both_ways_also_one_at_a_time() {
-    let folder = Folder::new("both");
-    let authority = Authority::new(&folder.0, "ca");
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
+    let authority = Authority::new(folder.path(), "ca");
     let tls = server(&authority.issue("server"));
     for most in [usize::MAX, 1, 7] {
         let mut pair = Pair::new(&client(&authority.file()), &tls);
@@ -153,8 +137,8 @@ fn bytes_go_both_ways_also_one_at_a_time() {
 
 #[test]
 fn a_socket_that_takes_little_bounds_what_is_sealed() {
-    let folder = Folder::new("little");
-    let authority = Authority::new(&folder.0, "ca");
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
+    let authority = Authority::new(folder.path(), "ca");
     let mut pair = Pair::new(&client(&authority.file()), &server(&authority.issue("server")));
     pair.carry().expect("a handshake");
     let large = vec![7; 1 << 20];
@@ -179,8 +163,8 @@ fn a_socket_that_takes_little_bounds_what_is_sealed() {
 
 #[test]
 fn an_end_that_is_said_is_heard_and_the_other_way_stays_open() {
-    let folder = Folder::new("end");
-    let authority = Authority::new(&folder.0, "ca");
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
+    let authority = Authority::new(folder.path(), "ca");
     let mut pair = Pair::new(&client(&authority.file()), &server(&authority.issue("server")));
     pair.carry().expect("a handshake");
     pair.client.write(&[b"get k\r\n"], |bytes| pair.up.send(bytes)).expect("a session");
@@ -204,8 +188,8 @@ fn an_end_that_is_said_is_heard_and_the_other_way_stays_open() {
 
 #[test]
 fn the_second_handshake_of_a_client_resumes_until_the_files_change() {
-    let folder = Folder::new("resume");
-    let authority = Authority::new(&folder.0, "ca");
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
+    let authority = Authority::new(folder.path(), "ca");
     let tls = server(&authority.issue("server"));
     let client = client(&authority.file());
     let resumed = || {
@@ -224,8 +208,8 @@ fn the_second_handshake_of_a_client_resumes_until_the_files_change() {
 
 #[test]
 fn who_is_not_believed_is_told_so() {
-    let folder = Folder::new("believed");
-    let (authority, other) = (Authority::new(&folder.0, "ca"), Authority::new(&folder.0, "other"));
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
+    let (authority, other) = (Authority::new(folder.path(), "ca"), Authority::new(folder.path(), "other"));
     let made = authority.issue("server");
     let fails = |client: &ClientTls, server: &ServerTls| {
         let (who, error) = Pair::new(client, server).carry().expect_err("it is refused");
@@ -249,8 +233,8 @@ fn who_is_not_believed_is_told_so() {
 
 #[test]
 fn clients_show_certificates_where_they_are_asked_to() {
-    let folder = Folder::new("mutual");
-    let (authority, other) = (Authority::new(&folder.0, "ca"), Authority::new(&folder.0, "other"));
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
+    let (authority, other) = (Authority::new(folder.path(), "ca"), Authority::new(folder.path(), "other"));
     let mutual = ServerFiles { client_ca: Some(authority.file()), ..files(&authority.issue("server")) };
     let tls = ServerTls::new(&mutual, &[]).expect("good files");
     let shown = |made: Option<Made>| {
@@ -270,8 +254,8 @@ fn clients_show_certificates_where_they_are_asked_to() {
 
 #[test]
 fn who_is_refused_hears_an_alert() {
-    let folder = Folder::new("alert");
-    let authority = Authority::new(&folder.0, "ca");
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
+    let authority = Authority::new(folder.path(), "ca");
     let mutual = ServerFiles { client_ca: Some(authority.file()), ..files(&authority.issue("server")) };
     let tls = ServerTls::new(&mutual, &[]).expect("good files");
     let mut pair = Pair::new(&client(&authority.file()), &tls);
@@ -286,8 +270,8 @@ fn who_is_refused_hears_an_alert() {
 
 #[test]
 fn what_is_no_tls_is_refused_and_nothing_is_kept_for_it() {
-    let folder = Folder::new("plain");
-    let authority = Authority::new(&folder.0, "ca");
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
+    let authority = Authority::new(folder.path(), "ca");
     let tls = server(&authority.issue("server"));
     let said = |bytes: &[u8]| {
         let mut session = Session::server(&tls).expect("random numbers");
@@ -323,8 +307,8 @@ fn what_is_no_tls_is_refused_and_nothing_is_kept_for_it() {
 /// rustls remembers where in what came a message began. What is written meanwhile has it look there.
 #[test]
 fn a_message_that_comes_in_parts_is_no_trouble_for_what_is_written_meanwhile() {
-    let folder = Folder::new("parts");
-    let authority = Authority::new(&folder.0, "ca");
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
+    let authority = Authority::new(folder.path(), "ca");
     let tls = server(&authority.issue("server"));
     let mut pair = Pair::new(&client(&authority.file()), &tls);
     let hello: Vec<u8> = pair.up.0.borrow_mut().drain(..).collect();
@@ -344,8 +328,8 @@ fn a_message_that_comes_in_parts_is_no_trouble_for_what_is_written_meanwhile() {
 /// message in hand.
 #[test]
 fn a_session_may_be_closed_between_any_two_bytes_of_its_handshake() {
-    let folder = Folder::new("between");
-    let authority = Authority::new(&folder.0, "ca");
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
+    let authority = Authority::new(folder.path(), "ca");
     let mutual = ServerFiles { client_ca: Some(authority.file()), ..files(&authority.issue("server")) };
     let tls = ServerTls::new(&mutual, &[]).expect("good files");
     let own = authority.issue("client");
@@ -378,8 +362,8 @@ fn a_session_may_be_closed_between_any_two_bytes_of_its_handshake() {
 /// Whatever comes, before a handshake or after it, and however it is cut: an error or nothing, and no more is held than may be.
 #[test]
 fn nonsense_ends_a_session_and_nothing_else() {
-    let folder = Folder::new("nonsense");
-    let authority = Authority::new(&folder.0, "ca");
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
+    let authority = Authority::new(folder.path(), "ca");
     let tls = server(&authority.issue("server"));
     let client = client(&authority.file());
     let mut random = crate::prng::Prng::new(7);
@@ -422,8 +406,8 @@ fn nonsense_ends_a_session_and_nothing_else() {
 #[test]
 fn older_versions_are_spoken_only_if_asked_for() {
     use rustls::version::TLS12;
-    let folder = Folder::new("versions");
-    let authority = Authority::new(&folder.0, "ca");
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
+    let authority = Authority::new(folder.path(), "ca");
     let made = authority.issue("server");
     let old = || {
         let roots = files::authorities(&authority.file()).expect("a good file");

@@ -108,6 +108,7 @@ mod tests {
     use serve::kv::Server;
     use serve::kv::config::Config;
     use serve::process::tls::TlsClientArgs;
+    use tempfile::TempDir;
 
     #[derive(clap::Parser)]
     struct Flags {
@@ -122,8 +123,8 @@ mod tests {
 
     #[test]
     fn a_server_is_asked_over_tls_if_it_is_believed() {
-        let folder = std::env::temp_dir().join(format!("millrace-bench-tls-{}", std::process::id()));
-        let authority = Authority::new(&folder, "ca");
+        let folder = TempDir::with_prefix("millrace-").expect("a folder");
+        let authority = Authority::new(folder.path(), "ca");
         let made = authority.issue("server");
         let mut config = Config::default();
         config.listen.tcp.clear();
@@ -154,10 +155,9 @@ mod tests {
             }
         }
         assert!(heard == wanted);
-        let other = Authority::new(&folder, "other").file();
+        let other = Authority::new(folder.path(), "other").file();
         let stranger = flags(&["--tls-ca", other.to_str().expect("a path")]);
         let refused = target.trusting(&stranger).expect("a good file").connect().err().expect("not believed");
         assert!(refused.to_string().contains("an authority that is not believed"), "{refused}");
-        let _ = std::fs::remove_dir_all(&folder);
     }
 }

@@ -79,18 +79,19 @@ fn durable_writes(file: &File, bytes: usize, span: Nanos) -> io::Result<Vec<f64>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tempfile::TempDir;
 
     #[test]
     fn it_leaves_no_file_and_an_unwritable_directory_is_a_visible_skip() {
-        let directory = std::env::temp_dir().join(format!("millrace-probe-test-{}", std::process::id()));
-        std::fs::create_dir(&directory).expect("a fresh directory");
-        let file = prepare(&directory).expect("writable");
-        assert_eq!(std::fs::read_dir(&directory).expect("ours").count(), 0);
+        let folder = TempDir::with_prefix("millrace-").expect("a folder");
+        let directory = folder.path();
+        let file = prepare(directory).expect("writable");
+        assert_eq!(std::fs::read_dir(directory).expect("ours").count(), 0);
         assert_eq!(durable_writes(&file, 4096, Nanos::ZERO).expect("durable").len(), 3);
-        std::fs::remove_dir(&directory).expect("empty");
+        std::fs::remove_dir(directory).expect("empty");
 
         let mut session = Session::new(true, vec![0], STEPS, false);
-        measure_in(&mut session, &directory);
+        measure_in(&mut session, directory);
         assert!(session.rows.is_empty());
         assert!(session.skips[0].why.contains("cannot write to"), "{:?}", session.skips);
     }

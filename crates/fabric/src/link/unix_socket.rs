@@ -107,10 +107,12 @@ impl AsFd for UnixSocket {
 mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
+    use tempfile::TempDir;
 
     #[test]
     fn a_dead_servers_file_is_replaced_and_a_live_ones_is_not() {
-        let path = std::env::temp_dir().join(format!("millrace-socket-{}.sock", std::process::id()));
+        let folder = TempDir::with_prefix("millrace-").expect("a folder");
+        let path = folder.path().join("s");
         let first = UnixSocket::listen(&path, 0o600).expect("a fresh path");
         assert_eq!(symlink_metadata(&path).expect("a file").permissions().mode() & 0o777, 0o600);
         let error = UnixSocket::listen(&path, 0o600).expect_err("in use");

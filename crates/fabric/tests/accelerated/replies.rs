@@ -12,6 +12,7 @@ use ring::wait::WaitPolicy;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
+use tempfile::TempDir;
 
 /// Eight bursts of requests in flight together: their outcomes, in the order of coming.
 fn bursts(mut pair: Pair, requests: &[Vec<u8>]) -> Vec<(u64, Outcome)> {
@@ -80,11 +81,16 @@ fn metadata_goes_out_before_the_message() {
     }
 }
 
+thread_local! {
+    /// Where this test's sockets lie: a test is a thread.
+    static FOLDER: TempDir = TempDir::with_prefix("millrace-").expect("a folder");
+}
+
 /// An address of each kind that this build has.
 fn addresses() -> Vec<Address> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let name = || format!("fabric-acc-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-    let path = || std::env::temp_dir().join(name());
+    let path = || FOLDER.with(|folder| folder.path().join(name()));
     let all = [
         Address::Memory(name()),
         Address::Shm(path()),

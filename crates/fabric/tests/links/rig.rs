@@ -8,21 +8,25 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::BorrowedFd;
 use std::sync::LazyLock;
 use std::time::Duration;
+use tempfile::TempDir;
 
 /// A certificate for this machine, and whom clients believe.
 static TLS: LazyLock<TlsOptions> = LazyLock::new(|| {
-    let folder = std::env::temp_dir().join(format!("fabric-links-tls-{}", std::process::id()));
-    let authority = Authority::new(&folder, "ca");
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
+    let authority = Authority::new(folder.path(), "ca");
     let made = authority.issue("server");
     let files = ServerFiles { cert: made.cert, key: made.key, ..ServerFiles::default() };
     let believed = ClientFiles { ca: Some(authority.file()), ..ClientFiles::default() };
-    let tls = TlsOptions {
+    TlsOptions {
         certificate: Some(ServerTls::new(&files, &[]).expect("good files")),
         trust: Some(ClientTls::new(&believed, &[]).expect("a good file")),
-    };
-    let _ = std::fs::remove_dir_all(&folder);
-    tls
+    }
 });
+
+thread_local! {
+    /// Where this test's sockets lie: a test is a thread.
+    static FOLDER: TempDir = TempDir::with_prefix("millrace-").expect("a folder");
+}
 
 /// A transport, in a mode where it has several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,10 +65,11 @@ impl Kind {
         use std::sync::atomic::{AtomicU32, Ordering};
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let name = format!("fabric-links-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let path = |name| FOLDER.with(|folder| folder.path().join(name));
         match self {
             Kind::Memory(_) => Address::Memory(name),
-            Kind::Shm(_) => Address::Shm(std::env::temp_dir().join(name)),
-            Kind::Unix => Address::Unix(std::env::temp_dir().join(name)),
+            Kind::Shm(_) => Address::Shm(path(name)),
+            Kind::Unix => Address::Unix(path(name)),
             Kind::Tcp => "tcp:0".parse().expect("an address"),
             Kind::Tls => "tls:0".parse().expect("an address"),
             Kind::Udp => "udp:0".parse().expect("an address"),

@@ -7,6 +7,7 @@ use base::units::Nanos;
 use fabric::link::{self, Address, Frames, LinkOptions, Lost, TlsOptions};
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
+use tempfile::TempDir;
 
 /// What the client's connection to a listener comes to.
 fn refused(options: &LinkOptions) -> String {
@@ -27,8 +28,8 @@ fn refused(options: &LinkOptions) -> String {
 
 #[test]
 fn a_server_that_is_not_believed_is_not_spoken_to() {
-    let folder = std::env::temp_dir().join(format!("fabric-links-other-{}", std::process::id()));
-    let other = Authority::new(&folder, "other");
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
+    let other = Authority::new(folder.path(), "other");
     let files = ClientFiles { ca: Some(other.file()), ..ClientFiles::default() };
     let trust = Some(ClientTls::new(&files, &[]).expect("a good file"));
     let tls = TlsOptions { trust, ..TlsOptions::default() };
@@ -36,7 +37,6 @@ fn a_server_that_is_not_believed_is_not_spoken_to() {
     assert!(why.contains("from an authority that is not believed here"), "{why}");
     let nobody = refused(&LinkOptions { tls: TlsOptions::default(), ..LinkOptions::default() });
     assert!(nobody.contains("--tls-ca FILE"), "{nobody}");
-    let _ = std::fs::remove_dir_all(&folder);
 }
 
 #[test]

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use tempfile::TempDir;
 
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(200);
@@ -21,40 +22,45 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub struct Chain {
     spawned: Option<Spawned>,
     /// With the logs in it, and beside it the backup.
-    folder: Option<PathBuf>,
+    data: Option<PathBuf>,
     program: PathBuf,
+    // After all who work in it.
+    folder: Option<TempDir>,
 }
 
 impl Chain {
     /// The one that is named, or a new one.
     pub fn of(args: &Args) -> Result<Chain, String> {
         if !args.connect.is_empty() {
-            return Ok(Chain { spawned: None, folder: None, program: PathBuf::new() });
+            return Ok(Chain { spawned: None, data: None, program: PathBuf::new(), folder: None });
         }
         let program = args.program.clone().map_or_else(beside, Ok)?;
-        let folder = std::env::temp_dir().join(format!("millrace-bank-{}", std::process::id()));
-        Chain::start(args, program, folder)
+        let folder = TempDir::with_prefix("millrace-").map_err(|error| error.to_string())?;
+        let data = folder.path().join("chain");
+        Chain::start(args, program, (folder, data))
     }
 
-    fn start(args: &Args, program: PathBuf, folder: PathBuf) -> Result<Chain, String> {
-        let needs_folder = args.media != "memory" || args.restore;
+    fn start(args: &Args, program: PathBuf, (folder, data): (TempDir, PathBuf)) -> Result<Chain, String> {
+        let data = (args.media != "memory" || args.restore).then_some(data);
         let plan = Plan {
             replicas: args.replicas,
             media: args.media.clone(),
-            data: needs_folder.then(|| folder.clone()),
+            data: data.clone(),
             restart: args.kill_every.is_some(),
             more: ["--data-size", &args.data_size].map(Into::into).into(),
         };
         let spawned = Spawned::start(&program, &plan)?;
-        Ok(Chain { spawned: Some(spawned), folder: needs_folder.then_some(folder), program })
+        Ok(Chain { spawned: Some(spawned), data, program, folder: Some(folder) })
     }
 
     /// Another one, from the backup.
     pub fn restored(self, args: &Args) -> Result<Chain, String> {
-        let folder = self.folder.clone().ok_or("it has no directory")?;
-        let (backup, again) = (beside_folder(&folder, "backup"), beside_folder(&folder, "restored"));
+        let Chain { folder: Some(folder), data: Some(data), program, spawned } = self else {
+            return Err("it has no directory".to_owned());
+        };
+        let (backup, again) = (data.with_file_name("backup"), data.with_file_name("restored"));
         run_program(
-            &self.program,
+            &program,
             "restore",
             &[
                 ("--from", backup.clone()),
@@ -63,10 +69,8 @@ impl Chain {
                 ("--state", again.join("controller")),
             ],
         )?;
-        let program = self.program.clone();
-        drop(self);
-        let _ = std::fs::remove_dir_all(backup);
-        Chain::start(args, program, again)
+        drop(spawned);
+        Chain::start(args, program, (folder, again))
     }
 
     /// Where its replicas are.
@@ -104,9 +108,9 @@ impl Chain {
             if args.restore
                 && backup.is_none()
                 && began.elapsed() > length / 2
-                && let Some(folder) = &self.folder
+                && let Some(data) = &self.data
             {
-                backup = Some((Instant::now(), self.back_up(folder, addresses)));
+                backup = Some((Instant::now(), self.back_up(data, addresses)));
             }
             let due = next.is_some_and(|at| Instant::now() >= at) && began.elapsed() + args.bound < length;
             // The next one only when the last is back: a chain survives all but one, but not all.
@@ -138,9 +142,9 @@ impl Chain {
     }
 
     /// Begins a backup, beside the load.
-    fn back_up(&self, folder: &Path, addresses: &[Address]) -> JoinHandle<Result<(), String>> {
-        let (program, key) = (self.program.clone(), folder.join("cluster.key"));
-        let to = beside_folder(folder, "backup");
+    fn back_up(&self, data: &Path, addresses: &[Address]) -> JoinHandle<Result<(), String>> {
+        let (program, key) = (self.program.clone(), data.join("cluster.key"));
+        let to = data.with_file_name("backup");
         let from = addresses.iter().map(Address::to_string).collect::<Vec<_>>().join(",");
         std::thread::spawn(move || {
             run_program(&program, "backup", &[("--connect", from.into()), ("--key", key), ("--to", to)])
@@ -202,12 +206,6 @@ fn report(sums: &[(u64, Option<u64>)]) -> Result<(), String> {
     Ok(())
 }
 
-fn beside_folder(folder: &Path, what: &str) -> PathBuf {
-    let mut name = folder.as_os_str().to_owned();
-    name.push(format!("-{what}"));
-    name.into()
-}
-
 /// Runs `millrace chain` to its end.
 fn run_program(program: &Path, verb: &str, flags: &[(&str, PathBuf)]) -> Result<(), String> {
     let mut command = Command::new(program);
@@ -231,13 +229,4 @@ fn beside() -> Result<PathBuf, String> {
         "there is no millrace beside this example: `cargo build` makes it, or name one with --program"
             .to_owned()
     })
-}
-
-impl Drop for Chain {
-    fn drop(&mut self) {
-        drop(self.spawned.take());
-        if let Some(folder) = &self.folder {
-            let _ = std::fs::remove_dir_all(folder);
-        }
-    }
 }

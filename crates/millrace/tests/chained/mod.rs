@@ -17,6 +17,7 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
+use tempfile::TempDir;
 
 /// After this a test has failed.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -46,32 +47,27 @@ pub fn get(line: &str) -> String {
     page
 }
 
-/// A folder for a test; who made it removes it.
-pub fn folder(test: &str) -> PathBuf {
-    let path = std::env::temp_dir().join(format!("millrace-chain-test-{}-{test}", std::process::id()));
-    std::fs::create_dir_all(&path).expect("a folder");
-    path
-}
-
 /// `millrace chain up`.
 pub struct Up {
     chain: Option<Spawned>,
-    folder: PathBuf,
-    keep: bool,
+    /// Unless somebody else keeps it.
+    folder: Option<TempDir>,
 }
 
 impl Up {
-    pub fn start(test: &str, words: &[&str]) -> Up {
-        Up::again(folder(test), words)
+    pub fn start(words: &[&str]) -> Up {
+        Up::again(TempDir::with_prefix("millrace-").expect("a folder"), words)
     }
 
     /// With what an earlier one left.
-    pub fn again(folder: PathBuf, words: &[&str]) -> Up {
-        Up::within(folder, words, &[])
+    pub fn again(folder: TempDir, words: &[&str]) -> Up {
+        let mut up = Up::within(folder.path(), words, &[]);
+        up.folder = Some(folder);
+        up
     }
 
-    /// The same, with these in its environment.
-    pub fn within(folder: PathBuf, words: &[&str], environment: &[(&str, PathBuf)]) -> Up {
+    /// With its data in a folder that outlives it, and these in its environment.
+    pub fn within(folder: &Path, words: &[&str], environment: &[(&str, PathBuf)]) -> Up {
         // A replica whose file may not grow is to be told so, not killed.
         let mut command = Command::new("sh");
         command.args([
@@ -85,10 +81,10 @@ impl Up {
             "--port",
             "0",
         ]);
-        command.arg("--data").arg(&folder).args(words);
+        command.arg("--data").arg(folder).args(words);
         command.envs(environment.iter().map(|(name, value)| (name, value)));
         let chain = Spawned::of(command, 3).unwrap_or_else(|error| panic!("{error}"));
-        Up { chain: Some(chain), folder, keep: false }
+        Up { chain: Some(chain), folder: None }
     }
 
     fn chain(&self) -> &Spawned {
@@ -142,12 +138,11 @@ impl Up {
         rustix::process::prlimit(Some(pid), rustix::process::Resource::Fsize, limit).expect("it is ours");
     }
 
-    /// Lets all of it end; what it leaves. The folder is removed unless it is used.
-    pub fn end(mut self) -> PathBuf {
-        self.keep = true;
+    /// Lets all of it end; what it leaves, in the folder that was its own.
+    pub fn end(mut self) -> Option<TempDir> {
         let ended = self.chain.take().expect("it runs until this ends").end().expect("it is ours");
         assert!(ended.success(), "{ended}");
-        self.folder.clone()
+        self.folder.take()
     }
 }
 
@@ -162,21 +157,18 @@ impl Drop for Up {
                 lines[lines.len().saturating_sub(40)..].join("\n")
             );
         }
-        if !self.keep {
-            remove(&self.folder);
-        }
     }
 }
 
 /// Three replicas and a controller, each a process that is started and ended alone: for what `chain up` does not do.
 pub struct Members {
-    folder: PathBuf,
+    folder: TempDir,
     running: Vec<Child>,
 }
 
 impl Members {
-    pub fn new(test: &str) -> Members {
-        let folder = folder(test);
+    pub fn new() -> Members {
+        let folder = TempDir::with_prefix("millrace-").expect("a folder");
         let members = Members { folder, running: Vec::new() };
         let made = Command::new(PROGRAM).args(["key", "new"]).arg(members.path("cluster.key")).output();
         assert!(made.expect("the program").status.success());
@@ -185,7 +177,7 @@ impl Members {
 
     /// A file of theirs.
     pub fn path(&self, name: &str) -> PathBuf {
-        self.folder.join(name)
+        self.folder.path().join(name)
     }
 
     fn socket(&self, name: &str) -> String {
@@ -266,12 +258,7 @@ impl Members {
 impl Drop for Members {
     fn drop(&mut self) {
         self.kill();
-        remove(&self.folder);
     }
-}
-
-fn remove(folder: &Path) {
-    let _ = std::fs::remove_dir_all(folder);
 }
 
 /// Until all three serve in the same configuration, each in the life that it lives now.

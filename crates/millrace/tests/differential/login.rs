@@ -15,37 +15,38 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use tempfile::TempDir;
 
 const USER: &str = "ann";
 const PASSWORD: &str = "secret";
 
 /// A folder with the users in it, as each server reads them; it goes when dropped.
-struct Folder(PathBuf);
+struct Folder(TempDir);
 
 impl Folder {
-    fn new(name: &str) -> Folder {
+    fn new() -> Folder {
         use std::os::unix::fs::PermissionsExt as _;
-        let path = std::env::temp_dir().join(format!("millrace-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).expect("a folder");
+        let folder = Folder(TempDir::with_prefix("millrace-").expect("a folder"));
         // memcached drops its privileges before it reads.
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("it is ours");
-        std::fs::write(path.join("users"), format!("{USER}:{PASSWORD}\nbob:other\n")).expect("a file");
-        Folder(path)
+        std::fs::set_permissions(folder.0.path(), std::fs::Permissions::from_mode(0o755))
+            .expect("it is ours");
+        std::fs::write(folder.users(), format!("{USER}:{PASSWORD}\nbob:other\n")).expect("a file");
+        folder
     }
 
     fn users(&self) -> PathBuf {
-        self.0.join("users")
+        self.0.path().join("users")
     }
 
     /// What Cyrus SASL reads; false where it cannot be made here.
     fn sasldb(&self) -> bool {
         use std::os::unix::fs::PermissionsExt as _;
-        let database = self.0.join("sasldb2");
+        let database = self.0.path().join("sasldb2");
         let settings = format!(
             "mech_list: plain\npwcheck_method: auxprop\nauxprop_plugin: sasldb\nsasldb_path: {}\n",
             database.display()
         );
-        std::fs::write(self.0.join("memcached.conf"), settings).expect("a file");
+        std::fs::write(self.0.path().join("memcached.conf"), settings).expect("a file");
         // memcached gives no realm, and SASL takes the name of the machine.
         let realm = std::fs::read_to_string("/proc/sys/kernel/hostname").expect("Linux has it");
         let mut command = Command::new("saslpasswd2");
@@ -65,12 +66,6 @@ impl Folder {
         config.login = LoginArgs { auth_file: Some(self.users()), enable_sasl, protocol: None };
         let node = Server::start(&config).expect("a node on a free port");
         Served { node, config }
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
@@ -153,12 +148,12 @@ fn conversation() -> impl Strategy<Value = Vec<u8>> {
 
 #[test]
 fn random_sasl_conversations_read_the_same() {
-    let folder = Folder::new("sasl");
+    let folder = Folder::new();
     if !folder.sasldb() {
         return;
     }
     let version = frame(opcode::VERSION, b"", b"", b"", 0, 0);
-    let environment: [(&str, &Path); 1] = [("SASL_CONF_PATH", &folder.0)];
+    let environment: [(&str, &Path); 1] = [("SASL_CONF_PATH", folder.0.path())];
     let Some(memcached) = Memcached::start_in(&["-S"], &environment, &(&version, &[0x81, opcode::VERSION]))
     else {
         return;
@@ -251,7 +246,7 @@ fn line() -> impl Strategy<Value = String> {
 
 #[test]
 fn random_logins_in_text_read_the_same() {
-    let folder = Folder::new("auth-file");
+    let folder = Folder::new();
     let users = folder.users();
     let arguments = ["-Y", users.to_str().expect("a path")];
     let Some(memcached) = Memcached::start_in(&arguments, &[], &(b"version\r\n", b"CLIENT_ERROR unauth"))

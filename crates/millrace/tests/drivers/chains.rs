@@ -2,12 +2,13 @@
 //! the sum says whether each was done exactly once; and it is still there when all processes have ended.
 
 use crate::chained::{Up, Writer, checksum, until_all_serve};
-use crate::program::{Folder, control, environment};
+use crate::program::{control, environment};
 use crate::{for_seeds, found, rough};
 use faults::{CLOCKS, Kind, Lie, ONLY, Rates};
 use protocol::chain::Transaction;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
+use tempfile::TempDir;
 
 const WRITES: u64 = 60;
 
@@ -31,8 +32,8 @@ const WEATHER: Rates<'static> = &[
 ];
 
 fn scenario(seed: u64, links: &str, rates: Rates<'_>, lie: Lie) -> Result<String, String> {
-    let folder = Folder::new();
-    let control = control(&folder.0, seed);
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
+    let control = control(folder.path(), seed);
     let mut variables = environment(&control);
     // Not the program that starts the replicas: it would start them without a handler.
     variables.push((ONLY, "replica".into()));
@@ -42,7 +43,7 @@ fn scenario(seed: u64, links: &str, rates: Rates<'_>, lie: Lie) -> Result<String
     }
     let words = ["--replicas", "3", "--log-size", "8m", "--data-size", "8m", "--restart", "--links", links];
     let run = || {
-        let up = Up::within(folder.0.join("chain"), &words, &variables);
+        let up = Up::within(folder.path(), &words, &variables);
         until_all_serve(&up);
         if jumps {
             // Each may keep a chain from serving for as long as it jumps.
@@ -59,7 +60,8 @@ fn scenario(seed: u64, links: &str, rates: Rates<'_>, lie: Lie) -> Result<String
         until_all_serve(&up);
         assert!(checksum(&up, 3).contains("all 3 are the same"));
         // A life without faults, of what was left behind.
-        let up = Up::again(up.end(), &words);
+        up.end();
+        let up = Up::within(folder.path(), &words, &[]);
         for id in 1..=3 {
             let found = up.line(&format!("replica {id} of chain 1: "));
             assert!(found.contains(" 0 records damaged"), "what was said to be in the log is not: {found}");
@@ -111,15 +113,15 @@ fn a_chain_goes_on_while_clocks_jump() {
 #[test]
 fn a_chain_starts_while_clocks_jump() {
     for_seeds(3, |seed| {
-        let folder = Folder::new();
-        let control = control(&folder.0, seed);
+        let folder = TempDir::with_prefix("millrace-").expect("a folder");
+        let control = control(folder.path(), seed);
         let mut variables = environment(&control);
         variables.extend([(ONLY, "replica".into()), (CLOCKS, "1".into())]);
         // All of them in the first milliseconds of processes, which look at clocks some thousand times then.
         control.budget.store(12, Ordering::Relaxed);
         control.arm(&[(Kind::CounterJump, 1000), (Kind::CounterBack, 1000)], Lie::No);
         let words = ["--replicas", "3", "--log-size", "8m", "--data-size", "8m", "--restart"];
-        let up = Up::within(folder.0.join("chain"), &words, &variables);
+        let up = Up::within(folder.path(), &words, &variables);
         until_all_serve(&up);
         control.disarm();
         let outcome = Writer::new(&up).execute(Transaction::new().add("sum", 1));

@@ -5,30 +5,11 @@ use faults::Control;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
+use tempfile::TempDir;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_millrace");
-
-/// A folder that is gone in the end.
-pub struct Folder(pub PathBuf);
-
-impl Folder {
-    pub fn new() -> Folder {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("millrace-drivers-{}-{number}", std::process::id()));
-        std::fs::create_dir_all(&path).expect("a folder");
-        Folder(path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 /// Switches of a kernel for this seed, in a folder.
 pub fn control(folder: &Path, seed: u64) -> Control {
@@ -53,15 +34,15 @@ pub struct Program {
     pub control: Control,
     ends_at_eof: bool,
     said: Arc<(Mutex<Said>, Condvar)>,
-    _folder: Folder,
+    _folder: TempDir,
 }
 
 impl Program {
     /// Starts it; nothing goes wrong before the control is armed.
     pub fn start(seed: u64, words: impl FnOnce(&Path) -> Vec<String>) -> Program {
-        let folder = Folder::new();
-        let control = control(&folder.0, seed);
-        let words = words(&folder.0);
+        let folder = TempDir::with_prefix("millrace-").expect("a folder");
+        let control = control(folder.path(), seed);
+        let words = words(folder.path());
         let ends_at_eof = words.iter().any(|word| word == "--until-eof");
         let mut process = Command::new(PROGRAM)
             .args(words)

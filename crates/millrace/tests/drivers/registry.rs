@@ -1,12 +1,13 @@
 //! The controller of a chain whose disks fail: replicas come and go, so that configurations change, and what the controller has said is in most copies
 //! of its registry, also when it was killed.
 
-use crate::program::{Folder, Program};
+use crate::program::Program;
 use crate::{PATIENCE, for_seeds, found};
 use faults::{Kind, Lie, Rates};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
+use tempfile::TempDir;
 
 /// Disks that are full now and then, or broken, or take less than they are given.
 const DISKS: Rates<'static> =
@@ -101,9 +102,10 @@ impl Chain<'_> {
 }
 
 fn scenario(seed: u64, rates: Rates<'_>, lie: Lie, patience: Duration) -> Result<String, String> {
-    let folder = Folder::new();
-    let mut replicas: Vec<_> = (1..=3).map(|id| Some(Replica::start(&folder.0, id))).collect();
-    let mut chain = Chain { folder: &folder.0, controller: controller(&folder.0, seed), epoch: 0, patience };
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
+    let mut replicas: Vec<_> = (1..=3).map(|id| Some(Replica::start(folder.path(), id))).collect();
+    let mut chain =
+        Chain { folder: folder.path(), controller: controller(folder.path(), seed), epoch: 0, patience };
     let all_serve = |members: &str| members.matches(',').count() == 2 && !members.contains("catching up");
     chain.until("all serve", all_serve)?;
     let mut summaries = Vec::new();
@@ -115,14 +117,14 @@ fn scenario(seed: u64, rates: Rates<'_>, lie: Lie, patience: Duration) -> Result
         let is_without =
             |members: &str| members.split(", ").all(|member| member.split(' ').next() != Some(&name));
         let went = chain.until(&format!("{id} is gone"), is_without).and_then(|()| {
-            replicas[id as usize - 1] = Some(Replica::start(&folder.0, id as u16));
+            replicas[id as usize - 1] = Some(Replica::start(folder.path(), id as u16));
             chain.until("all serve", all_serve)
         });
         went.map_err(|why| chain.controller.because(&why))?;
         // Killed, so that its next life has nothing but the copies.
         summaries.push(chain.controller.control.summary());
         chain.controller.kill();
-        chain.controller = controller(&folder.0, seed + round);
+        chain.controller = controller(folder.path(), seed + round);
         let is_told = |line: &str| told(line).is_some();
         let line = chain.controller.line(patience, is_told).ok_or("its next life knows no configuration")?;
         let (epoch, _) = told(&line).expect("it is told");

@@ -32,7 +32,7 @@ fn run(program: &str, words: &[&str]) -> String {
 
 #[test]
 fn every_operation_over_every_transport() {
-    let folder = Folder::new("c-items");
+    let folder = Folder::new();
     let Some(program) = exercise(&folder) else { return };
     let (by_rings, shm) = folder.shm(&[]);
     run(&program, &["items", &shm]);
@@ -52,7 +52,7 @@ fn every_operation_over_every_transport() {
 
 #[test]
 fn users_log_in() {
-    let folder = Folder::new("c-login");
+    let folder = Folder::new();
     let Some(program) = exercise(&folder) else { return };
     let users = folder.file("users");
     std::fs::write(&users, "ann:one\n").expect("a file");
@@ -64,7 +64,7 @@ fn users_log_in() {
 
 #[test]
 fn a_server_that_is_killed_is_an_error() {
-    let folder = Folder::new("c-killed");
+    let folder = Folder::new();
     let Some(program) = exercise(&folder) else { return };
     let (by_rings, shm) = folder.shm(&[]);
     let by_tcp = node(&[]);

@@ -20,23 +20,23 @@ fn go(folder: &Folder) -> Option<Command> {
     let template =
         std::fs::read_to_string(format!("{ROOT}/crates/client-c/millrace.pc.in")).expect("it is committed");
     let written = template
-        .replace("@prefix@", folder.path.to_str().expect("a name of ours"))
+        .replace("@prefix@", folder.path().to_str().expect("a name of ours"))
         .replace("${prefix}/@libdir@", "${prefix}")
         .replace("${prefix}/@includedir@", &format!("{ROOT}/crates/client-c/include"))
         .replace("@version@", env!("CARGO_PKG_VERSION"));
     assert!(!written.contains('@'), "{written}");
-    std::fs::write(folder.path.join("millrace.pc"), written).expect("a file");
+    std::fs::write(folder.path().join("millrace.pc"), written).expect("a file");
     let mut command = Command::new("go");
     command.current_dir(format!("{ROOT}/clients/go")).env("CGO_ENABLED", "1");
     // Go keeps what pkg-config said of another run's folder, and notices only its own variables.
     command.env("CGO_LDFLAGS", format!("-L{}", folder.file("")));
-    command.env("PKG_CONFIG_PATH", &folder.path).env("LD_LIBRARY_PATH", &folder.path);
+    command.env("PKG_CONFIG_PATH", folder.path()).env("LD_LIBRARY_PATH", folder.path());
     Some(command)
 }
 
 #[test]
 fn every_operation() {
-    let folder = Folder::new("go");
+    let folder = Folder::new();
     let Some(mut go) = go(&folder) else { return };
     let (by_rings, shm) = folder.shm(&[]);
     let users = folder.file("users");
@@ -54,7 +54,7 @@ fn every_operation() {
 
 #[test]
 fn it_is_formatted_and_vetted() {
-    let folder = Folder::new("go-vet");
+    let folder = Folder::new();
     let Some(mut go) = go(&folder) else { return };
     succeeded("go vet", &go.args(["vet", "./..."]).output().expect("it was found before"));
     let unformatted =

@@ -11,30 +11,32 @@ mod served;
 use base::tls::testing::{Authority, Made};
 use served::node::Node;
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use tempfile::TempDir;
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
 /// A folder of a test, with the library as it is installed, and what its servers need.
-struct Folder {
-    path: PathBuf,
-}
+struct Folder(TempDir);
 
 impl Folder {
-    fn new(test: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("millrace-languages-{test}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).expect("a folder");
+    fn new() -> Folder {
+        let folder = TempDir::with_prefix("millrace-").expect("a folder");
         // Cargo puts it beside the tests of whoever depends on it.
         let library = std::env::current_exe().expect("it runs").with_file_name("libmillrace.so");
         for name in ["libmillrace.so", client_c_soname()] {
-            std::os::unix::fs::symlink(&library, path.join(name)).expect("a new name");
+            std::os::unix::fs::symlink(&library, folder.path().join(name)).expect("a new name");
         }
-        Folder { path }
+        Folder(folder)
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
     }
 
     fn file(&self, name: &str) -> String {
-        self.path.join(name).to_str().expect("a name of ours").to_owned()
+        self.path().join(name).to_str().expect("a name of ours").to_owned()
     }
 
     fn library(&self) -> String {
@@ -50,7 +52,7 @@ impl Folder {
 
     /// One that speaks TLS, and the file of its authority.
     fn tls(&self) -> (Node, String, String) {
-        let authority = Authority::new(&self.path, "ca");
+        let authority = Authority::new(self.path(), "ca");
         let Made { cert, key, .. } = authority.issue("server");
         let text = |path: &Path| path.to_str().expect("a name of ours").to_owned();
         let node = node(&["--tls-cert", &text(&cert), "--tls-key", &text(&key)]);
@@ -63,12 +65,6 @@ impl Folder {
     /// A server of RPC over shared memory, TCP and a Unix socket.
     fn rpc(&self) -> Rpc {
         Rpc::start(&[&format!("shm:{}", self.file("r.shm")), "tcp:127.0.0.1:0"])
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.path);
     }
 }
 

@@ -51,7 +51,7 @@ fn stubs(folder: &Folder) -> Option<String> {
 
 #[test]
 fn every_operation_and_every_call() {
-    let folder = Folder::new("python");
+    let folder = Folder::new();
     let Some(mut python) = python(&folder) else { return };
     let (by_rings, shm) = folder.shm(&[]);
     let rpc = folder.rpc();
@@ -85,7 +85,7 @@ for line in sys.stdin:
 
 #[test]
 fn a_server_that_is_killed_is_an_error_and_the_next_one_is_used() {
-    let folder = Folder::new("python-killed");
+    let folder = Folder::new();
     let Some(mut python) = python(&folder) else { return };
     let (first, shm) = folder.shm(&[]);
     let mut client = python
@@ -115,7 +115,7 @@ fn a_server_that_is_killed_is_an_error_and_the_next_one_is_used() {
 
 #[test]
 fn users_log_in() {
-    let folder = Folder::new("python-login");
+    let folder = Folder::new();
     let Some(mut python) = python(&folder) else { return };
     let users = folder.file("users");
     std::fs::write(&users, "ann:one\n").expect("a file");

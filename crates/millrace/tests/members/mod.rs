@@ -5,9 +5,10 @@
 
 use rustix::process::Pid;
 use std::net::TcpListener;
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
+use tempfile::TempDir;
 
 /// After this a test has failed.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -66,7 +67,7 @@ impl Drop for Process {
 }
 
 /// etcd of some members, each with its URL.
-pub fn etcd(folder: &str, members: usize) -> Option<Vec<(Process, String, Vec<String>)>> {
+pub fn etcd(folder: &Path, members: usize) -> Option<Vec<(Process, String, Vec<String>)>> {
     let ports = free_ports(2 * members);
     let peer = |at: usize| format!("http://127.0.0.1:{}", ports[2 * at]);
     let all: Vec<String> = (0..members).map(|at| format!("m{at}={}", peer(at))).collect();
@@ -74,7 +75,7 @@ pub fn etcd(folder: &str, members: usize) -> Option<Vec<(Process, String, Vec<St
         let (name, url, data) = (
             format!("m{at}"),
             format!("http://127.0.0.1:{}", ports[2 * at + 1]),
-            format!("{folder}/etcd{at}"),
+            format!("{}/etcd{at}", folder.display()),
         );
         let words = [
             ["--name", &name],
@@ -100,25 +101,9 @@ pub fn etcd(folder: &str, members: usize) -> Option<Vec<(Process, String, Vec<St
     started
 }
 
-/// A folder that is gone in the end.
-pub struct Folder(PathBuf);
-
-impl Folder {
-    pub fn new(test: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("millrace-cluster-test-{}-{test}", std::process::id()));
-        std::fs::create_dir_all(&path).expect("a folder");
-        Folder(path)
-    }
-
-    pub fn path(&self, name: &str) -> String {
-        self.0.join(name).to_str().expect("text").to_owned()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+/// The name of a file in a folder.
+pub fn within(folder: &TempDir, name: &str) -> String {
+    folder.path().join(name).to_str().expect("text").to_owned()
 }
 
 /// A part of the file, at free ports.
@@ -172,16 +157,21 @@ impl Text {
 
 /// A cluster's file in a folder.
 pub struct Cluster {
-    pub folder: Folder,
+    folder: TempDir,
     pub file: String,
 }
 
 impl Cluster {
-    pub fn of(folder: Folder, text: &Text) -> Cluster {
-        let file = folder.path("cluster.toml");
+    pub fn of(folder: TempDir, text: &Text) -> Cluster {
+        let file = within(&folder, "cluster.toml");
         std::fs::write(&file, &text.text).expect("a file");
-        assert!(millrace(&["key", "new", &folder.path("cluster.key")]).status.success());
+        assert!(millrace(&["key", "new", &within(&folder, "cluster.key")]).status.success());
         Cluster { folder, file }
+    }
+
+    /// The name of a file beside it.
+    pub fn within(&self, name: &str) -> String {
+        within(&self.folder, name)
     }
 
     /// Starts a member. It hears SIGHUP, though who runs the tests does not (`nohup`): a process that is started so leaves the signal ignored.
@@ -200,7 +190,7 @@ impl Cluster {
 
     /// Two boxes, the home, the controller.
     pub fn rack(&self) -> Vec<Process> {
-        let home = ["up", "-s", &self.folder.path("node"), "-m", "64", "--home-first"];
+        let home = ["up", "-s", &self.within("node"), "-m", "64", "--home-first"];
         let words: [&[&str]; 4] =
             [&["box", "1", "--first"], &["box", "2", "--first"], &home, &["controller", "0"]];
         words.map(|words| self.start(words)).into()

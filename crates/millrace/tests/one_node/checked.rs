@@ -1,9 +1,10 @@
 //! `up --check` reads what says who may come in: the file of rights, users, certificates; and says of each what the start says.
 
-use super::{Folder, PROGRAM};
+use super::{PROGRAM, write};
 use base::tls::testing::Authority;
 use std::path::Path;
 use std::process::Command;
+use tempfile::TempDir;
 
 /// A node with a server of each kind that looks at such files, and these tables beside.
 fn config(tables: &str, cache: &str, listener: &str) -> String {
@@ -30,42 +31,44 @@ fn refuses_alike(config: &Path, part: &str) {
 
 #[test]
 fn a_check_reads_the_files_that_the_start_would() {
-    let folder = Folder::new("checked");
-    let made = Authority::new(&folder.0, "authority").issue("server");
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
+    let made = Authority::new(folder.path(), "authority").issue("server");
     let (cert, key) = (made.cert.display(), made.key.display());
     let tls = format!("[tls]\ntls_cert = '{cert}'\ntls_key = '{key}'");
-    let rights = folder.write("rights.toml", "[[allow]]\nwho = 'anybody'\nservices = ['cache']\nread = ''\n");
+    let rights =
+        write(&folder, "rights.toml", "[[allow]]\nwho = 'anybody'\nservices = ['cache']\nread = ''\n");
     let with_rights = format!("{tls}\n[rights]\nfile = '{}'", rights.display());
-    let users = folder.write("users", "ann:one\n");
+    let users = write(&folder, "users", "ann:one\n");
     let with_users = format!("auth_file = '{}'", users.display());
 
-    let good = folder.write("good.toml", &config(&with_rights, &with_users, "tls:127.0.0.1:0"));
+    let good = write(&folder, "good.toml", &config(&with_rights, &with_users, "tls:127.0.0.1:0"));
     let output = Command::new(PROGRAM).args(["up", "--check", "--config"]).arg(&good).output();
     let output = output.expect("the program");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 
-    folder.write("rights.toml", "[[allow]]\nwho = 'anybody'\nservices = ['cahce']\nread = ''\n");
+    write(&folder, "rights.toml", "[[allow]]\nwho = 'anybody'\nservices = ['cahce']\nread = ''\n");
     refuses_alike(&good, "cahce");
     std::fs::remove_file(&rights).expect("it is ours");
     refuses_alike(&good, "rights.toml");
-    folder.write("rights.toml", "[[allow]]\nwho = 'anybody'\nread = ''\n");
-    folder.write("users", "nobody\n");
+    write(&folder, "rights.toml", "[[allow]]\nwho = 'anybody'\nread = ''\n");
+    write(&folder, "users", "nobody\n");
     refuses_alike(&good, "users");
-    folder.write("users", "ann:one\n");
+    write(&folder, "users", "ann:one\n");
     std::fs::write(&made.cert, "none").expect("it is ours");
     refuses_alike(&good, &cert.to_string());
 
-    let without = folder.write("without.toml", &config("", "", "tls:127.0.0.1:0"));
+    let without = write(&folder, "without.toml", &config("", "", "tls:127.0.0.1:0"));
     refuses_alike(&without, "wants a certificate");
 }
 
 #[test]
 fn a_check_of_one_server_reads_its_files_too() {
-    let folder = Folder::new("checked-one");
-    let (users, rights) = (folder.write("users", "ann:one\n"), folder.write("rights.toml", "[[allow]]\n"));
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
+    let (users, rights) =
+        (write(&folder, "users", "ann:one\n"), write(&folder, "rights.toml", "[[allow]]\n"));
     let path = |path: &Path| path.to_str().expect("text").to_owned();
     for (words, part) in [
-        (["-Y".to_owned(), path(&folder.0.join("none"))], "none"),
+        (["-Y".to_owned(), path(&folder.path().join("none"))], "none"),
         (["--rights".to_owned(), path(&rights)], "rights.toml"),
         (["--tls-cert".to_owned(), path(&users)], "users"),
     ] {

@@ -1,8 +1,9 @@
 //! gRPC clients and the replies that the in-network cache keeps.
 
-use super::{Folder, Grpc, Node, channel, millrace, sample};
+use super::{Grpc, Node, channel, millrace, sample, write};
 use fabric::channel::CallOptions;
 use serve::rpc::demo::proto::demo::EchoClient;
+use tempfile::TempDir;
 
 const NODE: &str = r#"
 [admin]
@@ -30,14 +31,14 @@ address = "127.0.0.1:0"
 
 #[test]
 fn a_reply_that_a_box_has_never_reaches_the_server() {
-    let folder = Folder::new("kept");
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
     let patient = ["coherence.patience=30000000", "coherence.worth=0", "coherence.bypass=0"];
     let words: Vec<&str> = ["inc", "topology", "--free-ports"]
         .into_iter()
         .chain(patient.iter().flat_map(|setting| ["--set", setting]))
         .collect();
-    folder.write("rack.toml", &millrace(&words));
-    let file = folder.write("node.toml", &NODE.replace("FOLDER", folder.0.to_str().expect("text")));
+    write(&folder, "rack.toml", &millrace(&words));
+    let file = write(&folder, "node.toml", &NODE.replace("FOLDER", folder.path().to_str().expect("text")));
     let node = Node::start(&file);
     node.until("/readyz", |status, _| status == 200);
     let mut grpc = Grpc::connect(&node.at("demo", "grpc://"));

@@ -23,6 +23,7 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+use tempfile::TempDir;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_millrace");
 /// How long anything may take.
@@ -41,35 +42,18 @@ fn millrace(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// A folder that is gone in the end.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(test: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("millrace-node-{}-{test}", std::process::id()));
-        std::fs::create_dir_all(&path).expect("a folder");
-        Folder(path)
-    }
-
-    fn write(&self, name: &str, text: &str) -> PathBuf {
-        let path = self.0.join(name);
-        std::fs::write(&path, text).expect("a file");
-        path
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+fn write(folder: &TempDir, name: &str, text: &str) -> PathBuf {
+    let path = folder.path().join(name);
+    std::fs::write(&path, text).expect("a file");
+    path
 }
 
 /// The file of a node with everything.
-fn config(folder: &Folder) -> PathBuf {
+fn config(folder: &TempDir) -> PathBuf {
     let topology = millrace(&["inc", "topology", "--free-ports", "--set", "coherence.patience=30000000"]);
-    folder.write("rack.toml", &topology);
-    let text = include_str!("node.toml").replace("FOLDER", folder.0.to_str().expect("text"));
-    folder.write("node.toml", &text)
+    write(folder, "rack.toml", &topology);
+    let text = include_str!("node.toml").replace("FOLDER", folder.path().to_str().expect("text"));
+    write(folder, "node.toml", &text)
 }
 
 /// A running `millrace up --config`.
@@ -187,7 +171,7 @@ fn sample(metrics: &str, beginning: &str) -> Option<f64> {
 }
 
 /// Every client once.
-fn ask_all(node: &Node, folder: &Folder, grpc: &mut Grpc) {
+fn ask_all(node: &Node, folder: &TempDir, grpc: &mut Grpc) {
     let mut memcached = TcpStream::connect(node.at("cache", "tcp:")).expect("it listens");
     memcached.write_all(b"set a 0 0 1\r\n1\r\nget a\r\n").expect("sent");
     let mut stored = [0; 29];
@@ -204,12 +188,12 @@ fn ask_all(node: &Node, folder: &Folder, grpc: &mut Grpc) {
         http(&node.at("rank", "http://"), "POST", "/v2/models/synthetic/infer", QUERY).read();
     assert!(status == 200 && scores.contains("outputs"), "{status} {scores}");
 
-    let address = format!("unix:{}", folder.0.join("c1").display()).parse().expect("an address");
+    let address = format!("unix:{}", folder.path().join("c1").display()).parse().expect("an address");
     let mut bank = serve::txn::Client::connect(&[address], &Default::default()).expect("it serves");
     let outcome = bank.execute(Transaction::new().add("ann", 3).add("bob", 4)).expect("done");
     assert_eq!((outcome.sums, outcome.copies), (vec![3, 4], 2));
 
-    let topology = Topology::read(&folder.0.join("rack.toml")).expect("it was printed");
+    let topology = Topology::read(&folder.path().join("rack.toml")).expect("it was printed");
     CacheClient::init(&topology, Some(1)).expect("a box").set(b"colour", b"blue").expect("done");
     let mut other = CacheClient::init(&topology, Some(2)).expect("a box");
     let items = [(); 2].map(|()| other.get(b"colour").expect("answered").expect("it is there"));
@@ -224,7 +208,7 @@ fn channel(node: &Node) -> Channel {
 /// No listener for gRPC, and no admin port that anybody asks.
 #[test]
 fn clients_of_grpc_come_to_ports_of_the_fabric_and_hear_that_it_drains() {
-    let folder = Folder::new("both");
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
     let service = |name: &str, rest: &str| {
         format!(
             "[services.{name}]\n{rest}\n[[listen]]\nservice = \"{name}\"\naddress = \"tcp:127.0.0.1:0\"\n"
@@ -232,7 +216,7 @@ fn clients_of_grpc_come_to_ports_of_the_fabric_and_hear_that_it_drains() {
     };
     let rank = "kind = \"rec\"\ntables = 1\nrows = 10\ndim = 8\ndense = 1\nbottom = 8\ntop = 8";
     let text = format!("[admin]\nlisten = 0\n{}{}", service("demo", "kind = \"rpc\""), service("rank", rank));
-    let mut node = Node::start(&folder.write("node.toml", &text));
+    let mut node = Node::start(&write(&folder, "node.toml", &text));
     let mut demo = Grpc::connect(&node.at("demo", "tcp:"));
     assert_eq!(demo.say("here"), "here");
     let mut rank = Grpc::connect(&node.at("rank", "tcp:"));
@@ -258,7 +242,7 @@ fn clients_of_grpc_come_to_ports_of_the_fabric_and_hear_that_it_drains() {
 
 #[test]
 fn services_of_every_kind_in_one_process_and_all_answered_at_its_end() {
-    let folder = Folder::new("all");
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
     let config = config(&folder);
     let mut node = Node::start(&config);
     node.until("/readyz", |status, _| status == 200);
@@ -361,7 +345,7 @@ fn one_engine_for_all(node: &Node) {
 
 #[test]
 fn a_file_is_checked_and_its_registers_are_listed_without_serving() {
-    let folder = Folder::new("check");
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
     let config = config(&folder);
     let file = config.to_str().expect("text");
     let said = millrace(&["up", "--config", file, "--check"]);
@@ -373,7 +357,7 @@ fn a_file_is_checked_and_its_registers_are_listed_without_serving() {
     assert!(said.contains("cache.store.memory = 16MiB   (default 64MiB)\n"), "{said}");
 
     let wrong = std::fs::read_to_string(&config).expect("ours").replace("kind = \"rec\"", "kind = \"rce\"");
-    let wrong = folder.write("wrong.toml", &wrong);
+    let wrong = write(&folder, "wrong.toml", &wrong);
     let output = Command::new(PROGRAM).args(["up", "--config"]).arg(&wrong).output().expect("the program");
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1));

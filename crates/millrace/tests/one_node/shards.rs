@@ -1,6 +1,6 @@
 //! Several shards, each a chain of its own, in one process; and one of them moves to another process while it serves.
 
-use super::{Folder, Node, millrace};
+use super::{Node, millrace, write};
 use fabric::link::Address;
 use protocol::chain::Transaction;
 use protocol::chain::slots::slot;
@@ -8,11 +8,12 @@ use serve::chain::status::ask;
 use serve::txn::Client;
 use std::path::PathBuf;
 use std::time::Instant;
+use tempfile::TempDir;
 
 /// Two chains of two replicas and a controller each.
-fn cluster(folder: &Folder) -> PathBuf {
+fn cluster(folder: &TempDir) -> PathBuf {
     let mut text = "[cluster]\nkey = \"cluster.key\"\n".to_owned();
-    let at = |name: String| format!("unix:{}", folder.0.join(name).display());
+    let at = |name: String| format!("unix:{}", folder.path().join(name).display());
     for (chain, slots) in [(7, "0-8191"), (8, "8192-16383")] {
         text +=
             &format!("[[chain]]\nnumber = {chain}\nslots = \"{slots}\"\nstate = [\"registry-{chain}\"]\n");
@@ -23,8 +24,8 @@ fn cluster(folder: &Folder) -> PathBuf {
         }
         text += &format!("[[chain.controller]]\naddress = \"{}\"\n", at(format!("controller-{chain}")));
     }
-    millrace(&["key", "new", folder.0.join("cluster.key").to_str().expect("text")]);
-    folder.write("cluster.toml", &text)
+    millrace(&["key", "new", folder.path().join("cluster.key").to_str().expect("text")]);
+    write(folder, "cluster.toml", &text)
 }
 
 /// A key of this chain, by its slot.
@@ -48,7 +49,7 @@ fn until_serves(address: &Address) {
 
 #[test]
 fn two_shards_in_one_process_and_one_moves_to_another() {
-    let folder = Folder::new("shards");
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
     let cluster = cluster(&folder);
     let file = cluster.to_str().expect("text");
     let sized = "log_size = \"8m\"\ndata_size = \"8m\"\n";
@@ -60,9 +61,9 @@ fn two_shards_in_one_process_and_one_moves_to_another() {
             text += &service(&format!("shard{chain}-{id}"), "txn", file, &rest);
         }
     }
-    let first = Node::start(&folder.write("first.toml", &text));
+    let first = Node::start(&write(&folder, "first.toml", &text));
     let at = |name: &str| -> Address {
-        format!("unix:{}", folder.0.join(name).display()).parse().expect("an address")
+        format!("unix:{}", folder.path().join(name).display()).parse().expect("an address")
     };
     let mut clients = [7, 8].map(|chain| {
         until_serves(&at(&format!("c{chain}-2")));
@@ -79,12 +80,12 @@ fn two_shards_in_one_process_and_one_moves_to_another() {
     let (clients_at, peers) = (at("c7-3"), at("p7-3"));
     let rest = format!(
         "chain = 7\nid = 3\njoin = \"{peers}\"\ndata = \"{}\"\n{sized}",
-        folder.0.join("3").display()
+        folder.path().join("3").display()
     );
     let mut text = "[admin]\nlisten = 0\n".to_owned();
     text += &service("shard7-3", "txn", file, &rest);
     text += &format!("[[listen]]\nservice = \"shard7-3\"\naddress = \"{clients_at}\"\n");
-    let second = Node::start(&folder.write("second.toml", &text));
+    let second = Node::start(&write(&folder, "second.toml", &text));
     let (clients_at, peers) = (clients_at.to_string(), peers.to_string());
     let words = ["cluster", "move", file, "chain:7/replica:1", "--to", "3", "--address", &clients_at];
     let said = millrace(&[&words[..], &["--peers", &peers]].concat());

@@ -1,6 +1,6 @@
 //! One trace of a request through edge, engine and host, of services of three kinds, all from one `GET /trace`.
 
-use super::{Folder, Node, PATIENCE, PROGRAM, QUERY, channel, http_with, millrace};
+use super::{Node, PATIENCE, PROGRAM, QUERY, channel, http_with, millrace, write};
 use base::trace::Context;
 use fabric::channel::CallOptions;
 use fabric::frame::push_metadata;
@@ -10,6 +10,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::Command;
 use std::time::Instant;
+use tempfile::TempDir;
 
 const CONFIG: &str = r#"
 [admin]
@@ -141,8 +142,8 @@ fn say(node: &Node, place: &str, context: Context) -> Vec<Span> {
 
 #[test]
 fn one_trace_follows_a_request_through_edge_engine_and_host() {
-    let folder = Folder::new("traces");
-    let node = Node::start(&folder.write("node.toml", CONFIG));
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
+    let node = Node::start(&write(&folder, "node.toml", CONFIG));
     node.until("/readyz", |status, _| status == 200);
 
     // Recommendation over HTTP, preprocessed on a host thread.
@@ -200,7 +201,7 @@ fn one_trace_follows_a_request_through_edge_engine_and_host() {
 }
 
 /// The other ways to the same spans.
-fn what_operators_see(node: &Node, folder: &Folder) {
+fn what_operators_see(node: &Node, folder: &TempDir) {
     let (status, own) = node.get("/services/rank/trace");
     assert!(status == 200 && own.contains("\"infer\"") && !own.contains("/demo.Echo/Say"), "{own}");
     let (status, otlp) = node.get("/trace.otlp");
@@ -221,7 +222,7 @@ fn what_operators_see(node: &Node, folder: &Folder) {
     let times: Vec<u64> =
         slowest.as_array().expect("a list").iter().filter_map(|t| t["spent_ns"].as_u64()).collect();
     assert!(times.len() == 2 && times[0] >= times[1], "{slowest}");
-    let file = folder.0.join("trace.json");
+    let file = folder.path().join("trace.json");
     millrace(&["trace", &admin, "--service", "demo", "--chrome", file.to_str().expect("text")]);
     let written: Value =
         serde_json::from_str(&std::fs::read_to_string(file).expect("written")).expect("JSON");
@@ -230,8 +231,8 @@ fn what_operators_see(node: &Node, folder: &Folder) {
 
 #[test]
 fn without_traces_it_is_said_what_to_do() {
-    let folder = Folder::new("untraced");
-    let node = Node::start(&folder.write("node.toml", &CONFIG.replace("trace.sample = 1\n", "")));
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
+    let node = Node::start(&write(&folder, "node.toml", &CONFIG.replace("trace.sample = 1\n", "")));
     node.until("/readyz", |status, _| status == 200);
     let mut memcached = TcpStream::connect(node.at("cache", "tcp:")).expect("it listens");
     memcached.write_all(b"get a\r\n").expect("sent");

@@ -13,7 +13,7 @@ const PATIENT: [&str; 2] = ["coherence.patience=60000000", "coherence.lease=2000
 
 #[test]
 fn boxes_before_a_chain_have_what_the_chain_has() {
-    let mut racked = Racked::new("boxes", Controllers::One, &PATIENT);
+    let mut racked = Racked::new(Controllers::One, &PATIENT);
     let [mut home, mut one, mut two] = [racked.home(), racked.proxy(1), racked.proxy(2)].map(Client::to);
     home.ask("set colour 7 0 4\r\nblue\r\n", "STORED\r\n");
     for _ in 0..2 {
@@ -77,7 +77,7 @@ fn boxes_before_a_chain_have_what_the_chain_has() {
 /// A transaction beside the home is not done while it has the chain; when the chain is taken from it the home serves nobody, until it begins anew.
 #[test]
 fn what_does_not_come_by_the_home_is_not_done() {
-    let mut racked = Racked::new("claimed", Controllers::One, &PATIENT);
+    let mut racked = Racked::new(Controllers::One, &PATIENT);
     let [mut home, mut one] = [racked.home(), racked.proxy(1)].map(Client::to);
     let options = txn::Options { by_homes: false, ..txn::Options::default() };
     let mut beside = txn::Client::connect(&racked.chain.addresses(), &options).expect("a chain");
@@ -108,7 +108,7 @@ fn what_does_not_come_by_the_home_is_not_done() {
 /// A transaction goes by the home where one has claimed the chain: no box has a copy of what it writes; and to the chain where none has.
 #[test]
 fn transactions_go_by_the_home() {
-    let mut racked = Racked::new("by-home", Controllers::One, &PATIENT);
+    let mut racked = Racked::new(Controllers::One, &PATIENT);
     let [mut home, mut one, mut two] = [racked.home(), racked.proxy(1), racked.proxy(2)].map(Client::to);
     let mut client =
         txn::Client::connect(&racked.chain.addresses(), &txn::Options::default()).expect("a chain");
@@ -158,7 +158,7 @@ fn transactions_go_by_the_home() {
 /// Everybody but the node is killed in turn, while clients write by each way and read by all.
 #[test]
 fn whoever_is_killed_nobody_sees_what_is_not_true_any_more() {
-    let racked = Racked::new("killed", Controllers::Two, &["coherence.patience=5000000"]);
+    let racked = Racked::new(Controllers::Two, &["coherence.patience=5000000"]);
     let (turns, stop) = (AtomicU64::new(0), AtomicBool::new(false));
     std::thread::scope(|scope| {
         for name in ["a", "b"] {

@@ -54,7 +54,7 @@ fn key(client: &mut Client, key: &str) -> String {
 
 #[test]
 fn memcached_clients_and_transactions_act_on_the_same_items() {
-    let up = Up::start("same", &SMALL);
+    let up = Up::start(&SMALL);
     until_all_serve(&up);
     let nodes = [node(&up), node(&up)];
     let mut client = nodes[0].client();
@@ -183,7 +183,7 @@ impl Known {
 
 #[test]
 fn any_replica_may_die_and_the_server_too_without_losing_what_was_acknowledged() {
-    let up = Up::start("die", &SMALL);
+    let up = Up::start(&SMALL);
     until_all_serve(&up);
     let node_of_all = node(&up);
     let mut all: Vec<Known> = (0..3).map(|_| Known::default()).collect();
@@ -218,7 +218,7 @@ fn any_replica_may_die_and_the_server_too_without_losing_what_was_acknowledged()
 /// What the chain cannot do is said, and not done later.
 #[test]
 fn without_a_chain_commands_end_with_an_error() {
-    let up = Up::start("gone", &SMALL);
+    let up = Up::start(&SMALL);
     until_all_serve(&up);
     let words = [words(&up.list()), ["--set", "chained.patience=1"].map(str::to_owned).into()].concat();
     let node = Node::start(&words.iter().map(String::as_str).collect::<Vec<_>>());

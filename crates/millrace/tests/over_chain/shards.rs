@@ -12,6 +12,7 @@ use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
+use tempfile::TempDir;
 
 const CHAINS: usize = 3;
 
@@ -28,16 +29,20 @@ impl Drop for Running {
 
 /// A folder that is gone in the end, and the processes of the chains whose file lies there.
 struct Cluster {
-    folder: PathBuf,
     /// A process for each chain.
     running: Vec<Option<Running>>,
+    // After all who work in it.
+    folder: TempDir,
 }
 
 impl Cluster {
-    fn start(test: &str) -> Cluster {
-        let cluster = Cluster { folder: chained::folder(test), running: Vec::new() };
-        let made =
-            Command::new(PROGRAM).args(["key", "new"]).arg(cluster.folder.join("cluster.key")).output();
+    fn start() -> Cluster {
+        let cluster =
+            Cluster { running: Vec::new(), folder: TempDir::with_prefix("millrace-").expect("a folder") };
+        let made = Command::new(PROGRAM)
+            .args(["key", "new"])
+            .arg(cluster.folder.path().join("cluster.key"))
+            .output();
         assert!(made.expect("the program").status.success());
         let mut text = "[cluster]\nkey = \"cluster.key\"\n".to_owned();
         for chain in 1..=CHAINS {
@@ -62,11 +67,11 @@ impl Cluster {
     }
 
     fn file(&self) -> PathBuf {
-        self.folder.join("cluster.toml")
+        self.folder.path().join("cluster.toml")
     }
 
     fn socket(&self, name: &str) -> Address {
-        format!("unix:{}", self.folder.join(name).display()).parse().expect("an address")
+        format!("unix:{}", self.folder.path().join(name).display()).parse().expect("an address")
     }
 
     /// Where a replica serves.
@@ -88,7 +93,7 @@ impl Cluster {
             + &service("control", "chain-controller", "")
             + &service("one", "txn", &format!("id = 1\n{sized}"))
             + &service("two", "txn", &format!("id = 2\n{sized}"));
-        let config = self.folder.join(format!("chain-{chain}.toml"));
+        let config = self.folder.path().join(format!("chain-{chain}.toml"));
         std::fs::write(&config, text).expect("a file");
         let mut command = Command::new(PROGRAM);
         command.args(["up", "--config"]).arg(config).stdin(Stdio::null()).stdout(Stdio::null());
@@ -133,13 +138,6 @@ impl Cluster {
     }
 }
 
-impl Drop for Cluster {
-    fn drop(&mut self) {
-        self.running.clear();
-        let _ = std::fs::remove_dir_all(&self.folder);
-    }
-}
-
 fn keys() -> Vec<String> {
     (0..60).map(|at| format!("key-{at}")).collect()
 }
@@ -169,7 +167,7 @@ fn has_its_own(cluster: &Cluster, chain: usize) {
 
 #[test]
 fn each_item_is_in_its_chain_and_a_flush_is_in_all() {
-    let cluster = Cluster::start("several");
+    let cluster = Cluster::start();
     let nodes = [cluster.server(&[]), cluster.server(&[])];
     let [mut one, mut other] = nodes.each_ref().map(Node::client);
     for key in keys() {
@@ -225,7 +223,7 @@ fn each_item_is_in_its_chain_and_a_flush_is_in_all() {
 
 #[test]
 fn a_chain_that_does_not_answer_keeps_its_own_keys_waiting_alone() {
-    let mut cluster = Cluster::start("one-gone");
+    let mut cluster = Cluster::start();
     let node = cluster.server(&["--set", "chained.patience=1"]);
     let mut client = node.client();
     keys().iter().for_each(|key| client.ask(format!("set {key} 0 0 1\r\n5\r\n"), "STORED\r\n"));
@@ -273,7 +271,7 @@ fn a_chain_that_does_not_answer_keeps_its_own_keys_waiting_alone() {
 /// A server that is started before one of its chains waits for it, and says so; a home says where it takes transactions. Status shows which keys are where.
 #[test]
 fn a_server_waits_for_a_chain_that_is_started_after_it() {
-    let mut cluster = Cluster::start("late");
+    let mut cluster = Cluster::start();
     let slots = |chain: usize| format!("slots {}\n", Slots::share(chain - 1, CHAINS));
     let (code, said) = cluster.status();
     assert!(code == Some(0) && (1..=CHAINS).all(|chain| said.contains(&slots(chain))), "{said}");
@@ -284,7 +282,7 @@ fn a_server_waits_for_a_chain_that_is_started_after_it() {
         "{said}"
     );
 
-    let rack = cluster.folder.join("rack.toml");
+    let rack = cluster.folder.path().join("rack.toml");
     let plan = Command::new(PROGRAM).args(["inc", "topology", "--free-ports", "--controllers", "0"]).output();
     std::fs::write(&rack, plan.expect("the program").stdout).expect("a file");
     // By its old name, which a file may still have: `chain_at` is what it is called now.
@@ -294,7 +292,7 @@ fn a_server_waits_for_a_chain_that_is_started_after_it() {
         cluster.file(),
         rack
     );
-    let config = cluster.folder.join("server.toml");
+    let config = cluster.folder.path().join("server.toml");
     std::fs::write(&config, text).expect("a file");
     let mut process = Command::new(PROGRAM)
         .args(["up", "--config"])

@@ -8,6 +8,7 @@ use serve::memcached::login::LoginArgs;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::Command;
+use tempfile::TempDir;
 
 const USER: &str = "ann";
 const PASSWORD: &str = "secret";
@@ -43,15 +44,15 @@ fn works(name: &str, command: impl Fn() -> Command) {
     run(served.address(), &[]);
     served.still_sound();
 
-    let users = std::env::temp_dir().join(format!("millrace-{name}-{}", std::process::id()));
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
+    let users = folder.path().join("users");
     std::fs::write(&users, format!("{USER}:{PASSWORD}\n")).expect("a file");
     let mut config = served::config(&[]);
-    config.login = LoginArgs { auth_file: Some(users.clone()), enable_sasl: true, protocol: None };
+    config.login = LoginArgs { auth_file: Some(users), enable_sasl: true, protocol: None };
     let node = Server::start(&config).expect("a node on a free port");
     run(node.tcp()[0], &[USER, PASSWORD]);
     let net = node.report().net;
     assert!(net.auth_cmds > net.auth_errors, "it did log in: {net:?}");
-    std::fs::remove_file(users).expect("it is ours");
 
     let rack = behind_boxes();
     run(rack.address(), &[]);

@@ -64,8 +64,8 @@ fn go_on(turns: &AtomicU64, count: u64) {
 }
 
 /// Has a suite pass at the node, and through a proxy.
-fn passes(test: &str, mut suite: impl FnMut(SocketAddr)) {
-    let racked = Racked::new(test, Controllers::One, &["coherence.patience=60000000"]);
+fn passes(mut suite: impl FnMut(SocketAddr)) {
+    let racked = Racked::new(Controllers::One, &["coherence.patience=60000000"]);
     beside_judges(&racked, |_| {
         for address in [racked.home(), racked.proxy(1)] {
             suite(address);
@@ -77,7 +77,7 @@ fn passes(test: &str, mut suite: impl FnMut(SocketAddr)) {
 
 /// Has a suite pass at the node as often as it takes until everybody was killed in the middle of one, and came back.
 fn passes_whoever_is_killed(test: &str, victims: &[&'static str], mut suite: impl FnMut(SocketAddr)) {
-    let racked = Racked::new(test, Controllers::Two, &["coherence.patience=5000000"]);
+    let racked = Racked::new(Controllers::Two, &["coherence.patience=5000000"]);
     beside_judges(&racked, |turns| {
         std::thread::scope(|scope| {
             let killer = scope.spawn(|| {
@@ -107,7 +107,7 @@ fn passes_whoever_is_killed(test: &str, victims: &[&'static str], mut suite: imp
 #[test]
 fn memccapable_finds_every_command_at_boxes_before_a_chain() {
     if memccapable_is_there() {
-        passes("capable", memccapable_finds_every_command_at);
+        passes(memccapable_finds_every_command_at);
     }
 }
 
@@ -122,7 +122,7 @@ fn memccapable_finds_every_command_whoever_of_boxes_and_chain_is_killed() {
 fn pymemcache_passes_its_own_integration_tests_at_boxes_before_a_chain() {
     let Some(python) = python("pymemcache.test.conftest, pytest") else { return };
     let suite = |address| pymemcache_passes_at(&mut Command::new(python.get_program()), address);
-    passes("pymemcache-boxes", suite);
+    passes(suite);
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn pymemcache_passes_its_own_integration_tests_whoever_of_boxes_and_chain_is_kil
 fn a_meta_client_works_at_boxes_before_a_chain() {
     let Some(python) = python("meta_memcache") else { return };
     let mut who = "node";
-    passes("meta-boxes", |address| {
+    passes(|address| {
         a_meta_client_works_at(&mut Command::new(python.get_program()), address, 60_000, who);
         who = "proxy";
     });

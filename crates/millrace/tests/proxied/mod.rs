@@ -16,10 +16,10 @@ use serve::kv::home::HomeArgs;
 use serve::proxy::{Options, Running};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
+use tempfile::TempDir;
 
 /// A ToR for clients, a root, and a ToR with the home: what a client asks for passes all three.
 pub const SHAPE: Shape = Shape { tors: 2, roots: 1, homes: 1, controllers: 0 };
@@ -37,7 +37,7 @@ pub struct Proxied {
     pub topology: Arc<Topology>,
     /// The home, if it is a node; its files.
     pub node: Option<Server>,
-    folder: Option<PathBuf>,
+    _folder: Option<TempDir>,
     /// Of nodes that do not run, so that nobody else has their ports.
     _silent: Vec<UdpSocket>,
     stop: Arc<AtomicBool>,
@@ -48,7 +48,7 @@ pub struct Proxied {
 struct Racked {
     topology: Arc<Topology>,
     node: Option<Server>,
-    folder: Option<PathBuf>,
+    folder: Option<TempDir>,
     silent: Vec<UdpSocket>,
     stop: Arc<AtomicBool>,
     nodes: Vec<(NodeId, Thread)>,
@@ -82,10 +82,8 @@ impl Racked {
 
     /// The home, as a node that listens at `ip`.
     fn start_node(&mut self, ip: IpAddr) {
-        let name = format!("millrace-proxied-{:016x}", u64::from_le_bytes(base::key::random()));
-        let folder = std::env::temp_dir().join(name);
-        std::fs::create_dir(&folder).expect("a folder");
-        let file = folder.join("rack.toml");
+        let folder = TempDir::with_prefix("millrace-").expect("a folder");
+        let file = folder.path().join("rack.toml");
         self.topology.write(&file).expect("two files");
         // Its socket was the home's: nobody else is given a port so soon.
         self.silent.clear();
@@ -105,7 +103,7 @@ impl Racked {
         let ip = topology.book().iter().next().expect("it has nodes").1.ip();
         let proxy = Running::start(&topology, Some(1), &[SocketAddr::new(ip, 0)], options);
         let proxy = proxy.expect("a proxy on a free port");
-        Proxied { proxy, topology, node, folder, _silent: silent, stop, nodes }
+        Proxied { proxy, topology, node, _folder: folder, _silent: silent, stop, nodes }
     }
 }
 
@@ -148,11 +146,10 @@ impl Proxied {
 
     /// Ends all; what the proxy and what the nodes have counted.
     pub fn end(self) -> (Counts, BTreeMap<NodeId, Counts>) {
-        let Proxied { proxy, stop, nodes, node, folder, .. } = self;
+        let Proxied { proxy, stop, nodes, node, .. } = self;
         let counted = proxy.stop().expect("no socket failed");
         drop(node);
         stop.store(true, Ordering::Relaxed);
-        folder.map(std::fs::remove_dir_all);
         let count = |(node, thread): (NodeId, Thread)| {
             let counters = thread.join().expect("no panic").expect("no socket failed");
             (node, counters.into_iter().collect())

@@ -1,6 +1,6 @@
 //! A chain, found by its file, its controller and etcd, and used by Rust and Python clients on the same keys while replicas die.
 
-use super::members::{Cluster, Folder, Text, etcd, free_ports, wait_for};
+use super::members::{Cluster, Text, etcd, free_ports, wait_for};
 use super::{Peer, bytes, hex, python};
 use base::Prng;
 use client::{Cluster as Found, Swap};
@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::process::Command;
 use std::time::Duration;
+use tempfile::TempDir;
 
 /// What either client may take: a machine that is busy with other tests makes another replica the head when it can.
 const DEADLINE: Duration = Duration::from_secs(120);
@@ -22,17 +23,18 @@ enum By {
 
 /// A chain of three, its controller, and where all of it is.
 struct Chain {
-    cluster: Cluster,
     replicas: Vec<Option<super::members::Process>>,
     admin: String,
     etcd: Option<String>,
     _others: Vec<super::members::Process>,
+    // After all who work in it.
+    cluster: Cluster,
 }
 
 impl Chain {
-    fn start(test: &str) -> Chain {
-        let folder = Folder::new(test);
-        let etcd = etcd(&folder.path(""), 1);
+    fn start() -> Chain {
+        let folder = TempDir::with_prefix("millrace-").expect("a folder");
+        let etcd = etcd(folder.path(), 1);
         let (mut others, mut url) = (Vec::new(), None);
         for (process, at, _) in etcd.into_iter().flatten() {
             others.push(process);
@@ -262,7 +264,7 @@ fn python_and_rust_agree_on_a_chain_while_its_replicas_die() {
     if python().is_none() {
         return;
     }
-    let mut chain = Chain::start("python-chain");
+    let mut chain = Chain::start();
     let mut rust: Vec<Found> = chain.ways().iter().map(|by| chain.rust(*by).expect("it serves")).collect();
     let found = |by: &By| chain.python(&mut python().expect("it was there before"), *by);
     let mut pythons: Vec<Peer> = chain.ways().iter().map(found).collect();
@@ -304,7 +306,7 @@ fn clients_of_both_languages_add_up_at_once_and_each_write_is_done_once() {
         return;
     }
     const EACH: i64 = 150;
-    let mut chain = Chain::start("python-sum");
+    let mut chain = Chain::start();
     let mut rust = chain.rust(By::File).expect("it serves");
     let mut peer = chain.python(&mut python().expect("it was there before"), By::Controller);
     std::thread::scope(|scope| {

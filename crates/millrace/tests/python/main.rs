@@ -12,7 +12,7 @@ mod secure;
 mod served;
 
 use base::Prng;
-use members::{Cluster, Folder, Text, wait_for};
+use members::{Cluster, Text, wait_for};
 use protocol::coherence::client::Call;
 use protocol::coherence::compute::{self, Effect, Item, Operation};
 use protocol::wire::{Kind, MAX_VALUE, Status, Verb, Version};
@@ -22,8 +22,8 @@ use serve::inc::{Client, Topology};
 use served::skip;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use tempfile::TempDir;
 
 const PACKAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../clients/python");
 
@@ -100,18 +100,18 @@ impl Drop for Peer {
 
 /// Two boxes below a root, two homes, and Python clients.
 struct Rack {
-    folder: PathBuf,
     topology: Topology,
     box_1: Peer,
     others: Peer,
     python: Peer,
+    // After all who work in it.
+    _folder: TempDir,
 }
 
 impl Rack {
-    fn start(test: &str, mut python: Command) -> Rack {
-        let folder = std::env::temp_dir().join(format!("millrace-python-{test}-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).expect("a folder");
-        let file = folder.join("rack.toml");
+    fn start(mut python: Command) -> Rack {
+        let folder = TempDir::with_prefix("millrace-").expect("a folder");
+        let file = folder.path().join("rack.toml");
         let program = || {
             let mut program = Command::new(env!("CARGO_BIN_EXE_millrace"));
             program.arg("inc");
@@ -139,7 +139,7 @@ impl Rack {
             others: run(&["box:2", "box:3", "home:1", "home:2"]),
             python: Peer::start(python.arg("tests/driver.py").arg(&file)),
             topology: Topology::read(&file).expect("it was printed"),
-            folder,
+            _folder: folder,
         }
     }
 
@@ -151,7 +151,6 @@ impl Rack {
     }
 
     fn end(self) {
-        let _ = std::fs::remove_dir_all(&self.folder);
         self.python.end();
         assert!(self.box_1.end().contains("box:1: hits "));
         self.others.end();
@@ -347,7 +346,7 @@ impl Model {
 #[test]
 fn python_and_rust_clients_agree_through_two_boxes() {
     let Some(python) = python() else { return };
-    let mut rack = Rack::start("agree", python);
+    let mut rack = Rack::start(python);
     let mut clients = [1, 2].map(|at| Client::init(&rack.topology, Some(at)).expect("a client"));
     let (mut model, mut random) = (Model::default(), Prng::new(11));
     let mut hits = [0, 0];
@@ -373,7 +372,7 @@ fn python_and_rust_clients_agree_through_two_boxes() {
 #[test]
 fn big_values_go_from_one_to_the_other() {
     let Some(python) = python() else { return };
-    let mut rack = Rack::start("big", python);
+    let mut rack = Rack::start(python);
     let mut client = Client::init(&rack.topology, Some(2)).expect("a client");
     for size in [1, 184, 185, 5_000, 65_056] {
         let value = vec![size as u8; size];
@@ -409,7 +408,7 @@ fn warm(rack: &mut Rack, value: &str) {
 #[test]
 fn a_box_that_is_stopped_loses_datagrams_and_nothing_else() {
     let Some(python) = python() else { return };
-    let mut rack = Rack::start("lost", python);
+    let mut rack = Rack::start(python);
     let mut rust = Client::init(&rack.topology, Some(2)).expect("a client");
     rust.set(b"colour", b"blue").expect("stored");
     warm(&mut rack, "blue");
@@ -436,7 +435,8 @@ fn a_box_that_is_stopped_loses_datagrams_and_nothing_else() {
 #[test]
 fn values_that_are_too_long_for_a_packet_go_by_stream() {
     let Some(mut python) = python() else { return };
-    let cluster = Cluster::of(Folder::new("python-stream"), &Text::new().rack().streaming());
+    let cluster =
+        Cluster::of(TempDir::with_prefix("millrace-").expect("a folder"), &Text::new().rack().streaming());
     let _members = cluster.rack();
     let topology = Topology::read(cluster.file.as_ref()).expect("it was written");
     let mut rust = Client::init(&topology, Some(2)).expect("a client");

@@ -1,10 +1,11 @@
 //! A Python client that finds a rack by its controller, without the file, and follows a home that moves; one that begins later finds it by an old file.
 
-use super::members::{Cluster, Folder, PROGRAM, Process, Text, free_ports, millrace, wait_for};
+use super::members::{Cluster, PROGRAM, Process, Text, free_ports, millrace, wait_for};
 use super::{Peer, python};
 use serde_json::{Value, json};
 use serve::inc::Topology;
 use std::io::Write as _;
+use tempfile::TempDir;
 
 /// Asks a driver to do an operation behind box 1; what it says.
 fn ask(driver: &mut Peer, op: &str, mut arguments: Value) -> Value {
@@ -19,9 +20,12 @@ fn a_rack_is_found_by_its_controller_and_a_home_that_moves_is_followed() {
     let (Some(mut first), Some(mut second), Some(mut third)) = (python(), python(), python()) else { return };
     let rack = Text::new().rack();
     let text = format!("{}[coherence]\npatience = 60000000\nbypass = 0\nlease = 300000\n", rack.text);
-    let cluster = Cluster::of(Folder::new("python-moved"), &Text { text: text.clone(), ..rack });
+    let cluster = Cluster::of(
+        TempDir::with_prefix("millrace-").expect("a folder"),
+        &Text { text: text.clone(), ..rack },
+    );
     let file = &*cluster.file;
-    let old = cluster.folder.path("old.toml");
+    let old = cluster.within("old.toml");
     std::fs::write(&old, &text).expect("a file");
     let start = |words: &[&str]| {
         Process::start(PROGRAM, &[words, &["--cluster", &old]].concat()).expect("the program")

@@ -5,7 +5,7 @@
 //! it is known who leads, are those that nobody used when the file was written.
 
 use super::super::chained::{PATIENCE, checksum_at, until_all_serve_at};
-use super::super::members::{Cluster, Folder, Process, Text, etcd, wait_for};
+use super::super::members::{Cluster, Process, Text, etcd, wait_for, within};
 use fabric::link::Address;
 use serve::cluster::file::{File, Who};
 use serve::cluster::look;
@@ -13,6 +13,7 @@ use serve::cluster::report::Verdict;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Mutex;
+use tempfile::TempDir;
 
 /// The chain's number.
 const CHAIN: u32 = 7;
@@ -38,9 +39,9 @@ pub struct Chain {
 
 impl Chain {
     /// All serve.
-    pub fn start(test: &str, controllers: Controllers) -> Chain {
-        let folder = Folder::new(&format!("{test}-chain"));
-        let etcd = (controllers == Controllers::Two).then(|| etcd(&folder.path(""), 1)).flatten();
+    pub fn start(controllers: Controllers) -> Chain {
+        let folder = TempDir::with_prefix("millrace-").expect("a folder");
+        let etcd = (controllers == Controllers::Two).then(|| etcd(folder.path(), 1)).flatten();
         let (count, registry) = match etcd.as_deref() {
             Some([(_, url, _), ..]) => (2, format!("etcd = [\"{url}\"]")),
             _ => (1, "state = [\"chain7\"]".to_owned()),
@@ -128,11 +129,11 @@ impl Chain {
 }
 
 /// The cluster's file.
-fn text(folder: &Folder, controllers: usize, registry: &str) -> Text {
+fn text(folder: &TempDir, controllers: usize, registry: &str) -> Text {
     let mut text = Text::new();
     text.text += &format!("[[chain]]\nnumber = {CHAIN}\n{registry}\n");
     for id in 1..=REPLICAS {
-        let at = |what: &str| folder.path(&format!("{what}{id}"));
+        let at = |what: &str| within(folder, &format!("{what}{id}"));
         text.text += &format!(
             "[[chain.replica]]\nid = {id}\naddress = \"unix:{}\"\npeers = \"unix:{}\"\ndata = \"data{id}\"\n",
             at("clients"),
@@ -140,7 +141,7 @@ fn text(folder: &Folder, controllers: usize, registry: &str) -> Text {
         );
     }
     for number in 0..controllers {
-        let (address, admin) = (folder.path(&format!("controller{number}")), text.at());
+        let (address, admin) = (within(folder, &format!("controller{number}")), text.at());
         text.text += &format!("[[chain.controller]]\naddress = \"unix:{address}\"\nadmin = \"{admin}\"\n");
     }
     text

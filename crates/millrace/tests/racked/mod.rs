@@ -20,10 +20,10 @@ use serve::proxy::{Options, Running};
 use serve::txn;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use tempfile::TempDir;
 
 /// Members of the rack that are processes.
 pub const MEMBERS: [&str; 3] = ["box:1", "box:2", "controller:0"];
@@ -45,19 +45,20 @@ impl Drop for Process {
 /// See the head of the file.
 pub struct Racked {
     pub chain: Chain,
-    folder: PathBuf,
     members: Mutex<BTreeMap<&'static str, Process>>,
     served: Option<Served>,
     proxies: Vec<Running>,
     topology: Arc<Topology>,
+    // After all who work in it.
+    folder: TempDir,
 }
 
 impl Racked {
     /// With these registers of the cache besides.
-    pub fn new(test: &str, controllers: Controllers, settings: &[&str]) -> Racked {
-        let chain = Chain::start(test, controllers);
-        let folder = super::chained::folder(&format!("{test}-rack"));
-        let file = folder.join("rack.toml");
+    pub fn new(controllers: Controllers, settings: &[&str]) -> Racked {
+        let chain = Chain::start(controllers);
+        let folder = TempDir::with_prefix("millrace-").expect("a folder");
+        let file = folder.path().join("rack.toml");
         let mut words = vec!["inc", "topology", "--free-ports", "--roots", "0", "--controllers", "1"];
         // Whatever is read twice is kept.
         let always = ["coherence.worth=0", "coherence.bypass=0"];
@@ -84,7 +85,7 @@ impl Racked {
 
     fn start(&self, member: &'static str, is_first: bool) {
         let mut command = Command::new(PROGRAM);
-        let file = self.folder.join("rack.toml");
+        let file = self.folder.path().join("rack.toml");
         command.args(["inc", "run", "--node", member, "--topology"]).arg(file);
         if is_first && member.starts_with("box") {
             command.arg("--first");
@@ -117,7 +118,7 @@ impl Racked {
             chain: self.chain.addresses().into_iter().map(Place::Replica).collect(),
             ..DurableArgs::default()
         };
-        let boxes = Some(self.folder.join("rack.toml"));
+        let boxes = Some(self.folder.path().join("rack.toml"));
         config.home = HomeArgs { boxes, home_first: is_first, ..HomeArgs::default() };
         let node = Server::start(&config).expect("a node");
         self.served = Some(Served { node, config });
@@ -154,7 +155,6 @@ impl Racked {
         std::mem::take(&mut self.proxies).into_iter().for_each(|proxy| drop(proxy.stop()));
         self.served = None;
         self.members.lock().expect("nobody panics with it").clear();
-        let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Random conversations with a node that keeps rights, beside one that has none and is asked only for what is allowed.
 
 use super::served::{Client, PATIENCE, Served, config};
-use super::{Folder, NO_READ, NO_WRITE, frame, rights};
+use super::{NO_READ, NO_WRITE, frame, rights};
 use proptest::prelude::*;
 use proptest::test_runner::{TestCaseResult, TestRunner};
 use protocol::memcache::binary::{HEADER_LEN, opcode};
@@ -9,6 +9,7 @@ use serve::kv::Server;
 use serve::memcached::guest::{Checks, Planted};
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
+use tempfile::TempDir;
 
 /// Keys of random conversations: those that may be written, read, or neither.
 const KEYS: [&str; 6] = ["w:1", "w:2", "r:1", "r:2", "x:1", "x:2"];
@@ -67,14 +68,14 @@ const BINARIES: [(u8, usize, &[u8], bool, bool); 11] = [
 struct Pair {
     kept: Served,
     free: Served,
-    folder: Folder,
+    folder: TempDir,
 }
 
 impl Pair {
-    fn new(name: &str, text: Option<&str>, checks: Checks) -> Pair {
-        let folder = Folder::new(name);
+    fn new(text: Option<&str>, checks: Checks) -> Pair {
+        let folder = TempDir::with_prefix("millrace-").expect("a folder");
         let mut config = config(&[]);
-        config.listen.unix = Some(folder.0.join("unix"));
+        config.listen.unix = Some(folder.path().join("unix"));
         (config.rights, config.checks) = (text.map(|text| rights(text).of(None)), checks);
         let kept = Served { node: Server::start(&config).expect("a node"), config };
         Pair { kept, free: Served::with(&[]), folder }
@@ -84,7 +85,7 @@ impl Pair {
     fn items(&self) -> [Vec<u8>; 2] {
         let request: String =
             KEYS.iter().map(|key| format!("mg {key} k v f\r\n")).collect::<String>() + "mn\r\n";
-        let mut unix = UnixStream::connect(self.folder.0.join("unix")).expect("it listens");
+        let mut unix = UnixStream::connect(self.folder.path().join("unix")).expect("it listens");
         unix.set_read_timeout(Some(PATIENCE)).expect("a socket");
         unix.write_all(request.as_bytes()).expect("it reads");
         let (mut kept, mut byte) = (Vec::new(), [0]);
@@ -103,7 +104,7 @@ impl Pair {
             KEYS.iter().map(|key| format!("set {key} 7 0 10\r\nsecret-{key}\r\n")).collect::<String>()
                 + "mn\r\n";
         let wanted = "STORED\r\n".repeat(KEYS.len()) + "MN\r\n";
-        let mut unix = UnixStream::connect(self.folder.0.join("unix")).expect("it listens");
+        let mut unix = UnixStream::connect(self.folder.path().join("unix")).expect("it listens");
         unix.set_read_timeout(Some(PATIENCE)).expect("a socket");
         unix.write_all(request.as_bytes()).expect("it reads");
         let mut heard = vec![0; wanted.len()];
@@ -227,20 +228,19 @@ fn some_rights() -> String {
 
 #[test]
 fn nothing_beyond_a_prefix_is_read_or_written_in_text() {
-    hold(&Pair::new("text", Some(&some_rights()), Checks::default()), in_text)
-        .unwrap_or_else(|why| panic!("{why}"));
+    hold(&Pair::new(Some(&some_rights()), Checks::default()), in_text).unwrap_or_else(|why| panic!("{why}"));
 }
 
 #[test]
 fn nothing_beyond_a_prefix_is_read_or_written_in_binary() {
-    hold(&Pair::new("binary", Some(&some_rights()), Checks::default()), in_binary)
+    hold(&Pair::new(Some(&some_rights()), Checks::default()), in_binary)
         .unwrap_or_else(|why| panic!("{why}"));
 }
 
 /// The checker finds a node that looks at no rights.
 #[test]
 fn a_node_without_rights_is_found() {
-    let pair = Pair::new("planted-all", None, Checks::default());
+    let pair = Pair::new(None, Checks::default());
     assert!(hold(&pair, in_text).expect_err("it shows everything").contains("no right to"));
     assert!(hold(&pair, in_binary).expect_err("it shows everything").contains("o right to"));
 }
@@ -249,7 +249,7 @@ fn a_node_without_rights_is_found() {
 #[test]
 fn mistakes_with_binary_commands_are_found() {
     for planted in [Planted::BinaryChangeUnasked, Planted::BinaryQuietUnasked] {
-        let pair = Pair::new("planted-binary", Some(&some_rights()), Checks::with_bugs(Some(planted)));
+        let pair = Pair::new(Some(&some_rights()), Checks::with_bugs(Some(planted)));
         let found = hold(&pair, in_binary).expect_err("it is wrong");
         assert!(found.contains("o right to"), "{planted:?}: {found}");
         hold(&pair, in_text).unwrap_or_else(|why| panic!("{planted:?} is of the binary protocol: {why}"));

@@ -233,6 +233,7 @@ fn remarks(codec: &[Compared<'_>]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tempfile::TempDir;
 
     #[derive(clap::Parser)]
     struct Asked {
@@ -284,8 +285,8 @@ mod tests {
 
     #[test]
     fn a_checkout_that_is_not_whole_is_taken_as_far_as_it_goes() {
-        let folder = std::env::temp_dir().join(format!("millrace-messages-{}", std::process::id()));
-        let bench = folder.join("bench2");
+        let folder = TempDir::with_prefix("millrace-").expect("a folder");
+        let bench = folder.path().join("bench2");
         std::fs::create_dir_all(&bench).expect("a folder");
         let proto =
             "syntax = \"proto2\"; package b; message M1 { optional string f1 = 1; optional int32 f2 = 2; }";
@@ -293,10 +294,9 @@ mod tests {
                    message->set_f2(7);\n  return 0;\n}\n";
         std::fs::write(bench.join("benchmark.proto"), proto).expect("a file");
         std::fs::write(bench.join("benchmark.inc"), set).expect("a file");
-        let text = asked(Some(folder.clone())).text();
+        let text = asked(Some(folder.path().to_owned())).text();
         std::fs::write(bench.join("benchmark.inc"), set.replace("f2(7)", "f9(7)")).expect("a file");
-        let wrong = asked(Some(folder.clone())).text();
-        std::fs::remove_dir_all(&folder).expect("it was made");
+        let wrong = asked(Some(folder.path().to_owned())).text();
         let text = text.expect("a bench is there");
         assert!(text.contains("bench2") && !text.contains("bench0") && !text.contains("DRAWN"));
         let wrong = wrong.expect_err("there is no f9").to_string();

@@ -166,6 +166,7 @@ fn residuals(results: &Results, platforms: &Platforms, seed: u64) -> Result<Tabl
 mod tests {
     use super::*;
     use model::platform::shipped::SHIPPED;
+    use tempfile::TempDir;
 
     #[test]
     fn a_shifted_constant_comes_back_and_is_written_without_touching_the_rest() {
@@ -179,11 +180,11 @@ mod tests {
         let fitted = fit(&results, &Platforms::shipped().with(before), &mut |id, on| run(id, on, 1));
         let fitted = fitted.expect("it has all");
         assert!((64.0..=73.2).contains(&fitted[0].value) && fitted[0].error == 0.0, "{fitted:?}");
-        let file = std::env::temp_dir().join(format!("millrace-fit-{}.toml", std::process::id()));
+        let folder = TempDir::with_prefix("millrace-").expect("a folder");
+        let file = folder.path().join("a.toml");
         std::fs::write(&file, &wide).expect("there is room");
         write(&file, fitted.iter()).expect("it can be written");
         let after = std::fs::read_to_string(&file).expect("it was written");
-        std::fs::remove_file(&file).expect("it was there");
         wide = wide.replacen(
             "value = 128, unit = \"B\"",
             &format!("value = {}, unit = \"B\"", fitted[0].value),

@@ -3,7 +3,7 @@
 use super::Tools;
 use clap::Parser;
 use std::fs;
-use std::path::PathBuf;
+use tempfile::TempDir;
 
 #[derive(Parser)]
 struct Cli {
@@ -11,25 +11,8 @@ struct Cli {
     tool: Tools,
 }
 
-/// A folder that goes when the test ends.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Folder {
-        let folder = std::env::temp_dir().join(format!("millrace-rec-{name}-{}", std::process::id()));
-        fs::create_dir_all(&folder).expect("a folder for the test");
-        Folder(folder)
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.0.join(name).display().to_string()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
+fn path(folder: &TempDir, name: &str) -> String {
+    folder.path().join(name).display().to_string()
 }
 
 fn run(args: &[&str]) -> Result<(), String> {
@@ -39,9 +22,9 @@ fn run(args: &[&str]) -> Result<(), String> {
 
 #[test]
 fn a_log_is_made_imported_and_planned() {
-    let folder = Folder::new("tools");
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
     let [log, train, test, ids, model] =
-        ["log", "train", "test", "ids", "model"].map(|name| folder.path(name));
+        ["log", "train", "test", "ids", "model"].map(|name| path(&folder, name));
     run(&["synth", "--rows", "500", "--queries", "900", "--out", &log]).expect("made");
     let import = ["import", &log, "--min-count", "3", "--ids", &ids, "--split", "0.3", "--held-out", &test];
     run(&[&import[..], &["--out", &train]].concat()).expect("imported");
@@ -67,16 +50,17 @@ fn a_log_is_made_imported_and_planned() {
         "--seed",
         "2",
         "--model",
-        &folder.path("other"),
+        &path(&folder, "other"),
         "--tables",
         "2",
         "--dim",
         "8",
     ])
     .expect("made");
-    fs::copy(folder.path("other/model.safetensors"), folder.path("model/model.safetensors")).expect("copied");
+    fs::copy(path(&folder, "other/model.safetensors"), path(&folder, "model/model.safetensors"))
+        .expect("copied");
     fs::write(
-        folder.path("model/model.json"),
+        path(&folder, "model/model.json"),
         r#"{"tables": [{"name": "t0"}, {"name": "t1", "plan": "t1.plan"}]}"#,
     )
     .expect("written");
@@ -88,8 +72,8 @@ fn a_log_is_made_imported_and_planned() {
 
 #[test]
 fn what_is_wrong_is_named_with_file_and_line() {
-    let folder = Folder::new("wrong");
-    let [log, out] = ["log", "out"].map(|name| folder.path(name));
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
+    let [log, out] = ["log", "out"].map(|name| path(&folder, name));
     fs::write(&log, "1 5 2 5 2\n3 1 5\n1 2 9 4\n").expect("written");
     assert_eq!(run(&["plan", "--lists", &log]), Err(format!("{log}: line 3: id 9 is none of 1 to 5")));
     fs::write(&log, "# 5\n1 1 2\n").expect("written");

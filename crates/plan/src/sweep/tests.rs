@@ -2,28 +2,7 @@
 
 use super::*;
 use std::fs::{self, OpenOptions};
-
-/// A folder that is gone when the test is over.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Folder {
-        let dir = std::env::temp_dir().join(format!("millrace-sweep-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&dir);
-        fs::create_dir_all(&dir).expect("there is room");
-        Folder(dir)
-    }
-
-    fn dir(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
+use tempfile::TempDir;
 
 fn run(shard: &str, out: &Path, resume: bool) -> Result<String, Failure> {
     let shard = shard.parse().expect("it is one");
@@ -39,11 +18,15 @@ fn digest(dirs: &[PathBuf]) -> String {
 
 #[test]
 fn any_number_of_shards_in_any_order_say_the_same() {
-    let folder = Folder::new("shards");
-    let (one, two, five) = (folder.dir("one"), folder.dir("two"), [folder.dir("a"), folder.dir("b")]);
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
+    let (one, two, five) = (
+        folder.path().join("one"),
+        folder.path().join("two"),
+        [folder.path().join("a"), folder.path().join("b")],
+    );
     run("0/1", &one, false).expect("it runs");
     run("1/2", &two, false).expect("it runs");
-    assert!(run("0/2", &folder.dir("no/such"), false).is_ok(), "folders are made");
+    assert!(run("0/2", &folder.path().join("no/such"), false).is_ok(), "folders are made");
     let half = Gathered::of(std::slice::from_ref(&two)).expect("it is of a sweep");
     assert!(half.complete().is_err_and(|why| why.to_string().contains("6 of 12 runs are missing: 0, 2, 4")));
     run("0/2", &two, false).expect("it runs");
@@ -54,7 +37,7 @@ fn any_number_of_shards_in_any_order_say_the_same() {
     assert_eq!(digest(std::slice::from_ref(&two)), wanted);
     assert_eq!(digest(&five), wanted);
     // One file of each is the same file, and beside its shards it changes nothing.
-    let merged = [folder.dir("merged"), folder.dir("merged-too")];
+    let merged = [folder.path().join("merged"), folder.path().join("merged-too")];
     Gathered::of(&five).and_then(|all| all.write(&merged[0])).expect("there is room");
     Gathered::of(&[two, one]).and_then(|all| all.write(&merged[1])).expect("there is room");
     let text = |dir: &PathBuf| fs::read_to_string(dir.join("rows.csv")).expect("it was written");
@@ -64,8 +47,8 @@ fn any_number_of_shards_in_any_order_say_the_same() {
 
 #[test]
 fn a_file_that_was_cut_anywhere_is_resumed() {
-    let folder = Folder::new("cut");
-    let dir = folder.dir("rows");
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
+    let dir = folder.path().join("rows");
     run("0/1", &dir, false).expect("it runs");
     let wanted = digest(std::slice::from_ref(&dir));
     let file = dir.join("shard-0-of-1.csv");
@@ -90,8 +73,8 @@ fn a_file_that_was_cut_anywhere_is_resumed() {
 
 #[test]
 fn rows_of_other_sweeps_models_and_processes_are_not_mixed_in() {
-    let folder = Folder::new("other");
-    let dir = folder.dir("rows");
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
+    let dir = folder.path().join("rows");
     run("0/2", &dir, false).expect("it runs");
     let (_, sweep) = load("pcie-latency").expect("it is shipped");
     let file = dir.join("shard-0-of-2.csv");
@@ -115,8 +98,8 @@ fn rows_of_other_sweeps_models_and_processes_are_not_mixed_in() {
 
 #[test]
 fn two_that_differ_in_a_run_are_told() {
-    let folder = Folder::new("differ");
-    let dirs = [folder.dir("a"), folder.dir("b")];
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
+    let dirs = [folder.path().join("a"), folder.path().join("b")];
     dirs.iter().for_each(|dir| assert!(run("0/1", dir, false).is_ok()));
     let file = dirs[1].join("shard-0-of-1.csv");
     let text = fs::read_to_string(&file).expect("it was written");
@@ -129,10 +112,10 @@ fn two_that_differ_in_a_run_are_told() {
 #[test]
 fn a_full_disk_is_an_error_that_says_what_is_kept() {
     // Writes there fail as on a full disk; it is empty when read from its end on.
-    let folder = Folder::new("full");
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
     let (_, sweep) = load("pcie-latency").expect("it is shipped");
     let experiment = experiment(&sweep.experiment).expect("there is one");
-    let path = folder.dir("shard.csv");
+    let path = folder.path().join("shard.csv");
     let mut journal = Journal::open(&path, &sweep, false).expect("there is room");
     let full = OpenOptions::new().write(true).open("/dev/full").expect("Linux has one");
     let good = journal.replace_file(full);
@@ -147,14 +130,14 @@ fn a_full_disk_is_an_error_that_says_what_is_kept() {
 
 #[test]
 fn a_point_that_cannot_be_run_is_an_error_that_names_it() {
-    let folder = Folder::new("bad");
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
     let run = |text: &str| {
-        let file = folder.dir("bad.toml");
+        let file = folder.path().join("bad.toml");
         fs::write(&file, text).expect("there is room");
-        let (file, out) = (file.display().to_string(), Some(folder.dir("rows")));
+        let (file, out) = (file.display().to_string(), Some(folder.path().join("rows")));
         let result =
             Run { file, shard: "0/1".parse().expect("it is one"), out, resume: false, threads: None }.run();
-        let _ = fs::remove_dir_all(folder.dir("rows"));
+        let _ = fs::remove_dir_all(folder.path().join("rows"));
         result.expect_err("it cannot run").to_string()
     };
     let axis = |number: &str, value: &str| {

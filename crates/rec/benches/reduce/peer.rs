@@ -6,23 +6,23 @@ use crate::bars::{Bar, Sample};
 use crate::loads::Load;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
+use tempfile::TempDir;
 
 /// The other process. It ends when this is dropped.
 pub struct Peer {
     child: Child,
     pipes: Mutex<(ChildStdin, BufReader<ChildStdout>)>,
-    folder: PathBuf,
+    folder: TempDir,
     pub version: String,
 }
 
 impl Peer {
     /// Starts `python` with the script and waits until it has its tables.
     pub fn start(python: &str, rows: u32, dim: usize, core: usize) -> io::Result<Peer> {
-        let folder = std::env::temp_dir().join(format!("millrace-rec-reduce-{}", std::process::id()));
-        std::fs::create_dir_all(&folder)?;
+        let folder = TempDir::with_prefix("millrace-")?;
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../compare/rec/embedding_bag.py");
         let mut child = Command::new(python)
             .arg(script)
@@ -64,7 +64,7 @@ impl Peer {
 
     /// Gives it `loads`, and lets it choose the faster of its two types of index by trying.
     pub fn load(&self, loads: &[Load]) -> io::Result<String> {
-        let path = self.folder.join("loads.u32");
+        let path = self.folder.path().join("loads.u32");
         let mut file = BufWriter::new(File::create(&path)?);
         let mut number = |x: usize| file.write_all(&(x as u32).to_le_bytes());
         number(loads.len())?;
@@ -83,7 +83,7 @@ impl Peer {
 
     /// Its sums for the first batch of the first slice.
     pub fn sums(&self, mode: &str) -> io::Result<Vec<f32>> {
-        let path = self.folder.join("sums.f32");
+        let path = self.folder.path().join("sums.f32");
         self.ask(&format!("sums {mode} {}", path.display()))?;
         let bytes = std::fs::read(path)?;
         Ok(bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect())
@@ -104,6 +104,5 @@ impl Drop for Peer {
     fn drop(&mut self) {
         let _ = self.ask("end");
         let _ = self.child.wait();
-        let _ = std::fs::remove_dir_all(&self.folder);
     }
 }

@@ -8,6 +8,7 @@ use crate::tensors::{self, Pieces, Tensors};
 use base::Prng;
 use proptest::prelude::*;
 use std::path::PathBuf;
+use tempfile::TempDir;
 
 const POOLINGS: [Pooling; 4] = [Pooling::Sum, Pooling::Mean, Pooling::Max, Pooling::Min];
 
@@ -335,26 +336,27 @@ fn a_model_takes_no_more_than_it_may() {
 
 #[test]
 fn a_model_that_is_written_is_loaded_from_its_folder_or_file() {
-    let dir = std::env::temp_dir().join(format!("millrace-rec-{}", std::process::id()));
+    let dir = TempDir::with_prefix("millrace-").expect("a folder");
+    let dir = dir.path();
     let mut model = Model::synth(&shape(3, 2, 4, Interaction::Dot)).expect("memory");
     model.name = "ads".to_owned();
-    model.write(&dir).expect("written");
+    model.write(dir).expect("written");
     let queries = Queries::random(&mut Prng::new(3), &model, 4);
     let want = queries.infer(&model, 4).expect("scores");
     let options = LoadOptions::default();
-    for path in [dir.clone(), dir.join("model.safetensors")] {
+    for path in [dir.to_owned(), dir.join("model.safetensors")] {
         let again = load(&path, &options).expect("ours");
         assert_eq!((again.name.as_str(), queries.infer(&again, 4)), ("ads", Ok(want.clone())));
     }
     std::fs::remove_file(dir.join("model.json")).expect("there");
-    let named = load(&dir, &options).expect("without a manifest").name;
-    assert!(named.starts_with("millrace-rec-"), "{named}");
+    let named = load(dir, &options).expect("without a manifest").name;
+    assert!(named.starts_with("millrace-"), "{named}");
     let mut bytes = std::fs::read(dir.join("model.safetensors")).expect("there");
     bytes.pop();
     std::fs::write(dir.join("model.safetensors"), bytes).expect("written");
-    assert!(matches!(load(&dir, &options), Err(LoadError::Tensors(_))));
-    std::fs::remove_dir_all(&dir).expect("ours");
-    assert!(matches!(load(&dir, &options), Err(LoadError::Io(..))));
+    assert!(matches!(load(dir, &options), Err(LoadError::Tensors(_))));
+    std::fs::remove_file(dir.join("model.safetensors")).expect("there");
+    assert!(matches!(load(dir, &options), Err(LoadError::Io(..))));
 }
 
 #[test]

@@ -6,6 +6,7 @@ use base::registers::Kind::Count;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::os::unix::fs::MetadataExt as _;
+use tempfile::TempDir;
 
 /// The status of an answer to this request.
 fn ask(address: SocketAddr, method: &str, headers: &str) -> String {
@@ -191,8 +192,8 @@ fn a_port_with_a_certificate_speaks_https() {
     use ::client::web::{Tls, Web};
     use base::tls::testing::Authority;
     use base::tls::{ServerFiles, ServerTls};
-    let folder = std::env::temp_dir().join(format!("millrace-admin-tls-{}", std::process::id()));
-    let authority = Authority::new(&folder, "ca");
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
+    let authority = Authority::new(folder.path(), "ca");
     let made = authority.issue("server");
     let files = ServerFiles { cert: made.cert, key: made.key, ..ServerFiles::default() };
     let tls = Some(ServerTls::new(&files, &[b"http/1.1"]).expect("good files"));
@@ -204,7 +205,7 @@ fn a_port_with_a_certificate_speaks_https() {
     };
     let believed = page(&authority).expect("it answers");
     assert!(believed.is_there, "{believed:?}");
-    page(&Authority::new(&folder, "other")).expect_err("it is not believed");
+    page(&Authority::new(folder.path(), "other")).expect_err("it is not believed");
     let plain =
         Web::new(Duration::from_secs(20), 1 << 16).get(&format!("http://{}/healthz", admin.address()));
     let plain = plain.expect("words");
@@ -212,5 +213,4 @@ fn a_port_with_a_certificate_speaks_https() {
         (&plain.status[..], &plain.text[..]),
         ("400 Bad Request", "this port speaks TLS: ask https://\n")
     );
-    let _ = fs::remove_dir_all(&folder);
 }

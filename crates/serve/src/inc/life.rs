@@ -67,36 +67,23 @@ fn last(file: &File) -> io::Result<Option<u32>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::PathBuf;
+    use tempfile::TempDir;
 
-    struct Scratch(PathBuf);
-
-    impl Scratch {
-        fn new() -> Scratch {
-            let name = format!("millrace-life-{:016x}", u64::from_le_bytes(base::key::random()));
-            Scratch(std::env::temp_dir().join(name))
-        }
-
-        fn next(&self, seconds: u64) -> Number {
-            let no_wait = |_| panic!("the last number is known");
-            next(&self.0, true, || Nanos::from_secs(seconds), no_wait).expect("a file")
-        }
-    }
-
-    impl Drop for Scratch {
-        fn drop(&mut self) {
-            let _ = std::fs::remove_file(&self.0);
-        }
+    fn next_of(file: &Path, seconds: u64) -> Number {
+        let no_wait = |_| panic!("the last number is known");
+        next(file, true, || Nanos::from_secs(seconds), no_wait).expect("a file")
     }
 
     #[test]
     fn numbers_rise_though_the_clock_goes_back() {
-        let file = Scratch::new();
+        let folder = TempDir::with_prefix("millrace-").expect("a folder");
+        let file = folder.path().join("life");
         let mut waited = None;
-        let first = next(&file.0, true, || Nanos(1_000_000_000_250_000_000), |span| waited = Some(span));
+        let first = next(&file, true, || Nanos(1_000_000_000_250_000_000), |span| waited = Some(span));
         assert_eq!(first.expect("a new file"), Number { number: 1_000_000_000, behind: 0 });
         assert_eq!(waited, Some(Nanos(750_000_000)), "an earlier life may have taken this second");
-        let numbers = [1_000_000_000, 999_999_000, 1_000_000_001, 5, 1_000_000_100].map(|now| file.next(now));
+        let numbers =
+            [1_000_000_000, 999_999_000, 1_000_000_001, 5, 1_000_000_100].map(|now| next_of(&file, now));
         let seen = numbers.map(|number| (number.number, number.behind));
         assert_eq!(
             seen,
@@ -112,12 +99,13 @@ mod tests {
 
     #[test]
     fn what_cannot_be_kept_is_refused_with_a_word() {
-        let file = Scratch::new();
-        std::fs::write(&file.0, "none").expect("a file");
+        let folder = TempDir::with_prefix("millrace-").expect("a folder");
+        let file = folder.path().join("life");
+        std::fs::write(&file, "none").expect("a file");
         let clock = || Nanos::from_secs(7);
-        let error = next(&file.0, false, clock, |_| {}).expect_err("it is no number").to_string();
+        let error = next(&file, false, clock, |_| {}).expect_err("it is no number").to_string();
         assert!(error.contains("--state"), "{error}");
-        let nowhere = file.0.join("x");
+        let nowhere = file.join("x");
         let error = next(&nowhere, false, clock, |_| {}).expect_err("there is no such folder").to_string();
         assert!(error.contains("--state"), "{error}");
     }

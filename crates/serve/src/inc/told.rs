@@ -70,6 +70,7 @@ mod tests {
     use protocol::coherence::moved::Place;
     use protocol::wire::{Epoch, HomeId};
     use std::net::SocketAddr;
+    use tempfile::TempDir;
 
     const TEXT: &str = "\
 # Ours.
@@ -97,9 +98,8 @@ address = \"tcp:127.0.0.1:9\"
 
     #[test]
     fn homes_are_where_the_last_order_has_them_and_all_else_is_the_file() {
-        let folder = std::env::temp_dir().join(format!("millrace-told-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).expect("a folder");
-        let file = folder.join("rack.toml");
+        let folder = TempDir::with_prefix("millrace-").expect("a folder");
+        let file = folder.path().join("rack.toml");
         let write = |text: &str| std::fs::write(&file, text).expect("a file");
         write(TEXT);
         let topology = Arc::new(Topology::read(&file).expect("a good file"));
@@ -108,7 +108,7 @@ address = \"tcp:127.0.0.1:9\"
             let read = Topology::parse(text, &file).expect("a good file");
             read.book().address_of(NodeId::Home(HomeId(1))).expect("it is there").port()
         };
-        let key = format!("key = \"{}\"", folder.join("rack.key").display());
+        let key = format!("key = \"{}\"", folder.path().join("rack.key").display());
         assert_eq!(told.text([].into_iter()), TEXT.replace("key = \"rack.key\"", &key));
         let [old, new] = [moved(5, 9), moved(6, 12)];
         for heard in [[&old, &new], [&new, &old]] {
@@ -129,6 +129,5 @@ address = \"tcp:127.0.0.1:9\"
             let text = told.text([&new].into_iter());
             assert!(port(&text) == 6 && text.contains("127.0.0.1:1\""), "{text}");
         }
-        std::fs::remove_dir_all(&folder).expect("it is there");
     }
 }

@@ -139,6 +139,7 @@ fn remove_stale(path: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tempfile::TempDir;
 
     #[test]
     fn a_taken_port_says_what_to_do() {
@@ -151,7 +152,8 @@ mod tests {
 
     #[test]
     fn a_dead_servers_socket_is_replaced_and_a_live_ones_is_not() {
-        let path = std::env::temp_dir().join(format!("millrace-listen-{}.sock", std::process::id()));
+        let folder = TempDir::with_prefix("millrace-").expect("a folder");
+        let path = folder.path().join("s");
         let first = unix(&path, 0o700, 8).expect("a fresh path");
         let error = unix(&path, 0o700, 8).err().expect("in use").to_string();
         assert!(error.contains("another program has it"), "{error}");
@@ -169,6 +171,5 @@ mod tests {
             "{error}"
         );
         assert_eq!(std::fs::read_to_string(&copy).expect("still there"), "precious");
-        std::fs::remove_file(&copy).expect("ours");
     }
 }

@@ -190,6 +190,7 @@ impl Entrance {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tempfile::TempDir;
 
     fn args(auth_file: Option<&str>, enable_sasl: bool, protocol: Option<Spoken>) -> LoginArgs {
         LoginArgs { auth_file: auth_file.map(PathBuf::from), enable_sasl, protocol }
@@ -225,7 +226,8 @@ mod tests {
 
     #[test]
     fn logins_are_counted() {
-        let path = std::env::temp_dir().join(format!("millrace-logins-{}", std::process::id()));
+        let folder = TempDir::with_prefix("millrace-").expect("a folder");
+        let path = folder.path().join("users");
         std::fs::write(&path, "ann:one\n").expect("a folder");
         let entrance = Entrance::of(&args(path.to_str(), false, None)).expect("a good file");
         let net = NetCounters::default();

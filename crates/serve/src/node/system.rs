@@ -69,12 +69,12 @@ pub fn allow_core_files() -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tempfile::TempDir;
 
     #[test]
     fn a_pid_file_replaces_a_link_and_not_what_it_leads_to() {
-        let place = std::env::temp_dir().join(format!("millrace-pid-{}", std::process::id()));
-        std::fs::create_dir_all(&place).expect("a directory");
-        let (precious, path) = (place.join("precious"), place.join("pid"));
+        let place = TempDir::with_prefix("millrace-").expect("a folder");
+        let (precious, path) = (place.path().join("precious"), place.path().join("pid"));
         std::fs::write(&precious, "kept").expect("a file");
         std::os::unix::fs::symlink(&precious, &path).expect("a link");
         let pidfile = Pidfile::write(&path).expect("it is written");
@@ -82,6 +82,5 @@ mod tests {
         assert_eq!((read(&precious), read(&path)), ("kept".into(), format!("{}\n", std::process::id())));
         drop(pidfile);
         assert!(!path.exists() && precious.exists());
-        std::fs::remove_dir_all(&place).expect("it is ours");
     }
 }

@@ -14,7 +14,7 @@ use crate::{Cursor, GetHow, SetHow, SetOutcome};
 use proptest::prelude::*;
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicU64;
+use tempfile::TempDir;
 
 /// As in `tests::tiny`: long chains, and equal tags in one bucket.
 const MASK: u64 = 0xFE00_0000_0000_007F;
@@ -34,24 +34,26 @@ impl Mistakes for Chosen {
 }
 
 /// A directory for memory, gone when this is.
-struct Place(PathBuf);
+struct Place(TempDir);
 
 impl Place {
     fn new() -> Place {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let memory = Path::new("/dev/shm");
-        let above = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        Place(above.join(format!("millrace-warm-{}-{number}", std::process::id())))
+        let in_memory = TempDir::with_prefix_in("millrace-", "/dev/shm");
+        Place(in_memory.or_else(|_| TempDir::with_prefix("millrace-")).expect("a folder"))
+    }
+
+    /// It is not there yet.
+    fn path(&self) -> PathBuf {
+        self.0.path().join("memory")
     }
 
     fn file(&self, part: Part) -> PathBuf {
-        self.0.join(part.name())
+        self.path().join(part.name())
     }
 
     fn copy(&self) -> Place {
         let copy = Place::new();
-        std::fs::create_dir(&copy.0).expect("a directory");
+        std::fs::create_dir(copy.path()).expect("a directory");
         for part in ALL.into_iter().filter(|part| self.file(*part).exists()) {
             std::fs::copy(self.file(part), copy.file(part)).expect("a copy");
         }
@@ -70,14 +72,7 @@ impl Place {
     }
 
     fn asked(&self) -> Asked {
-        Asked::of(&self.0, Whose::Node)
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-        let _ = std::fs::remove_file(&self.0);
+        Asked::of(&self.path(), Whose::Node)
     }
 }
 
@@ -216,7 +211,7 @@ fn two_processes_do_not_have_one_store() {
     let place = closed(Mode::Cache);
     let (store, _) = place.resume(Mode::Cache, 1001);
     let refusal = Store::resume(&place.asked(), config(Mode::Cache), 1001).expect_err("it is taken");
-    assert_eq!(refusal, Refusal::Locked(place.0.clone()));
+    assert_eq!(refusal, Refusal::Locked(place.path()));
     store.hand_over(1001).expect("room");
     assert!(matches!(place.resume(Mode::Cache, 1002).1, Start::Warm { .. }));
 }
@@ -233,14 +228,14 @@ fn what_is_not_ours_stays_as_it_is() {
     };
     for part in ALL {
         let place = Place::new();
-        std::fs::create_dir(&place.0).expect("a directory");
+        std::fs::create_dir(place.path()).expect("a directory");
         std::fs::write(place.file(part), "somebody's diary").expect("a file");
         foreign(&place, &place.file(part));
-        assert_eq!(std::fs::read_dir(&place.0).expect("a directory").count(), 1, "nothing was added");
+        assert_eq!(std::fs::read_dir(place.path()).expect("a directory").count(), 1, "nothing was added");
     }
     let place = Place::new();
-    std::fs::write(&place.0, "a file of the directory's name").expect("a file");
-    foreign(&place, &place.0.clone());
+    std::fs::write(place.path(), "a file of the directory's name").expect("a file");
+    foreign(&place, &place.path().clone());
     let place = closed(Mode::Cache);
     std::fs::remove_file(place.file(Part::Heap)).expect("ours");
     std::os::unix::fs::symlink("/etc/hostname", place.file(Part::Heap)).expect("a link");
@@ -352,16 +347,16 @@ fn no_room_and_no_directory_are_refused() {
     let much = 1 << 44;
     let config = Config { memory: much, memory_ceiling: much, ..config(Mode::Cache) };
     let refusal = Store::resume(&place.asked(), config.clone(), 1000).expect_err("16 TiB");
-    assert_eq!(refusal, Refusal::NoRoom { directory: place.0.clone(), memory: much });
+    assert_eq!(refusal, Refusal::NoRoom { directory: place.path(), memory: much });
     assert!(refusal.to_string().contains("has no room for 16.0 TiB"), "{refusal}");
     let taken: u64 = ALL
         .map(|part| place.file(part).metadata().map_or(0, |m| std::os::unix::fs::MetadataExt::blocks(&m)))
         .iter()
         .sum();
     assert!(taken <= 16, "what is of no use is given back: {taken} blocks");
-    let refusal = Store::resume(&Asked::of(&place.0.join("a/b"), Whose::Node), config, 1000)
+    let refusal = Store::resume(&Asked::of(&place.path().join("a/b"), Whose::Node), config, 1000)
         .expect_err("nothing there");
-    assert_eq!(refusal, Refusal::NoDirectory(place.0.join("a/b")));
+    assert_eq!(refusal, Refusal::NoDirectory(place.path().join("a/b")));
 }
 
 #[test]

@@ -1,11 +1,12 @@
 //! Files: those that change, and those that cannot be used.
 
 use super::*;
+use std::fs;
 
 #[test]
 fn files_that_change_are_used_and_those_that_cannot_be_are_not() {
-    let folder = Folder::new("reload");
-    let authority = Authority::new(&folder.0, "ca");
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
+    let authority = Authority::new(folder.path(), "ca");
     let made = authority.issue("server");
     let tls = server(&made);
     assert!(!tls.reload(), "nothing has changed");
@@ -29,16 +30,16 @@ fn files_that_change_are_used_and_those_that_cannot_be_are_not() {
 
 #[test]
 fn wrong_files_are_named_with_what_to_do() {
-    let folder = Folder::new("wrong");
-    let authority = Authority::new(&folder.0, "ca");
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
+    let authority = Authority::new(folder.path(), "ca");
     let (a, b) = (authority.issue("a"), authority.issue("b"));
-    let empty = folder.0.join("empty.pem");
+    let empty = folder.path().join("empty.pem");
     fs::write(&empty, "").expect("ours");
-    let damaged = folder.0.join("damaged.pem");
+    let damaged = folder.path().join("damaged.pem");
     fs::write(&damaged, "-----BEGIN CERTIFICATE-----\n!!\n-----END CERTIFICATE-----\n").expect("ours");
-    let nonsense = folder.0.join("nonsense.pem");
+    let nonsense = folder.path().join("nonsense.pem");
     fs::write(&nonsense, "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n").expect("ours");
-    let nowhere = folder.0.join("nowhere.pem");
+    let nowhere = folder.path().join("nowhere.pem");
     let says = |cert: &Path, key: &Path, client_ca: Option<&Path>, wanted: &str| {
         let files = ServerFiles {
             cert: cert.to_owned(),

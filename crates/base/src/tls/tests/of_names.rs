@@ -5,8 +5,8 @@ use crate::rights::Identity;
 
 #[test]
 fn a_client_is_whom_its_certificate_names_also_when_its_session_goes_on() {
-    let folder = Folder::new("names");
-    let authority = Authority::new(&folder.0, "ca");
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
+    let authority = Authority::new(folder.path(), "ca");
     let listener = authority.issue("server");
     let own = authority.issue_for("shop", &["Shop.example.org", "spiffe://example.org/shop", "10.0.0.1"], 30);
     let files = ServerFiles { client_ca: Some(authority.file()), ..files(&listener) };

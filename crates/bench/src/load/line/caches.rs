@@ -209,6 +209,7 @@ mod tests {
     use serve::inc::topology::Shape;
     use std::sync::Arc;
     use std::sync::atomic::AtomicBool;
+    use tempfile::TempDir;
 
     #[derive(Parser)]
     struct Cli {
@@ -227,7 +228,8 @@ mod tests {
         let settings: Vec<_> = patient.iter().map(|text| plan::setting(text).expect("a setting")).collect();
         let shape = Shape { tors: 2, roots: 1, homes: 2, controllers: 0 };
         let rack = Rack::start(&shape, &plan::registers(&settings).expect("settings")).expect("ports");
-        let file = std::env::temp_dir().join(format!("millrace-bench-{}.toml", std::process::id()));
+        let folder = TempDir::with_prefix("millrace-").expect("a folder");
+        let file = folder.path().join("rack.toml");
         rack.topology().write(&file).expect("two files");
         let run = |target: &str, more: &str| {
             let line = format!(
@@ -257,9 +259,6 @@ mod tests {
         assert!(plan("--multiget 2").contains("multi-gets") && plan("-w e").contains("multi-gets"));
         assert!(plan("--check strict -P 2").contains("overtake"));
         assert!(plan("-P 1000").contains("coherence.operations") && plan("--value 70000").contains("65056"));
-        for ending in ["toml", "key"] {
-            std::fs::remove_file(file.with_extension(ending)).expect("it is there");
-        }
         let gone = args(&format!("bench inc:{}", file.display()));
         let gone = execute(&gone, Arc::new(AtomicBool::new(false)));
         assert!(matches!(gone, Err(LoadError::Plan(text)) if text.contains("millrace inc topology")));

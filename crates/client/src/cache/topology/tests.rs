@@ -2,6 +2,7 @@
 
 use super::*;
 use proptest::prelude::*;
+use tempfile::TempDir;
 
 fn parse(text: &str) -> Result<Topology, TopologyError> {
     Topology::parse(text, Path::new("rack.toml"))
@@ -154,8 +155,8 @@ fn a_file_says_where_operators_find_nodes() {
 
 #[test]
 fn keys_are_read_made_and_asked_for() {
-    let folder = std::env::temp_dir().join(format!("millrace-topology-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).expect("a folder");
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
+    let folder = folder.path();
     let file = folder.join("rack.toml");
     let shape = Shape { tors: 1, roots: 0, homes: 1, controllers: 0 };
     let held = Topology::two_levels(&shape, address, &Registers::default()).expect("it fits");
@@ -182,7 +183,6 @@ fn keys_are_read_made_and_asked_for() {
     let far = Topology::parse(&read.text().replace("127.0.0.1", "10.0.0.1"), &file).expect("one");
     std::fs::remove_file(folder.join("rack.key")).expect("it was made");
     assert!(far.client_keys().is_err() && far.node_keys(false).is_err(), "not for several machines");
-    let _ = std::fs::remove_dir_all(&folder);
 }
 
 #[test]

@@ -13,6 +13,7 @@ use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::channel;
+use tempfile::TempDir;
 
 /// What the server says to this, and whether it closes the link.
 fn answer(hello: &[u8]) -> (Vec<Heard>, bool) {
@@ -190,7 +191,8 @@ fn a_second_link_takes_over_and_the_first_is_read_to_its_end() {
 /// Before they had said who they are, 16 connections could make a server buffer 128 MiB.
 #[test]
 fn a_frame_longer_than_a_hello_may_be_ends_a_link_before_it_is_read() {
-    let path = std::env::temp_dir().join(format!("millrace-fabric-hello-{}", std::process::id()));
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
+    let path = folder.path().join("s");
     let (server, _) = server_with(Options::default());
     let mut server = server.listen(&Address::Unix(path.clone())).expect("it listens");
     let say = |length: u32| {

@@ -6,6 +6,7 @@ use base::recording::{Keys, Recording, Request};
 use base::trace::Place;
 use base::zipf::Zipf;
 use base::{Clock, Nanos, hash::Hasher64};
+use tempfile::TempDir;
 
 const BEGIN: &str = "{\"line\":\"begin\",\"millrace_recording\":1,\"one_of\":4,\"unix_ms\":1}\n";
 
@@ -111,7 +112,8 @@ fn what_is_wrong_is_said_with_its_line() {
 #[test]
 fn what_the_recorder_writes_is_read_with_its_skew() {
     const ONE_OF: u32 = 8;
-    let path = std::env::temp_dir().join(format!("millrace-recording-{}", std::process::id()));
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
+    let path = folder.path().join("recording");
     let recording = Recording::default();
     let own = recording.of("cache");
     let recorder = serve::recorder::Recorder::start(&path, 256 << 20, ONE_OF, recording).expect("a file");
@@ -130,7 +132,6 @@ fn what_the_recorder_writes_is_read_with_its_skew() {
     own.saw(REQUESTS);
     drop(recorder);
     let taken = super::super::trace::of_file(&path, None);
-    std::fs::remove_file(&path).expect("it is there");
     let taken = taken.expect("what was written is read");
     let Workload { skew, rate, classes, .. } = &taken.workload;
     assert!((skew - 0.99).abs() < 0.15, "{skew}");

@@ -75,10 +75,12 @@ fn parse(line: &str) -> Result<Event, String> {
 mod tests {
     use super::*;
     use sim::kv::{Status, Value};
+    use tempfile::TempDir;
 
     #[test]
     fn what_is_written_is_read_but_for_a_broken_end() {
-        let path = std::env::temp_dir().join(format!("millrace-journal-{}", std::process::id()));
+        let folder = TempDir::with_prefix("millrace-").expect("a folder");
+        let path = folder.path().join("journal");
         let events: [Event; 3] = [
             (
                 Nanos(5),
@@ -95,6 +97,5 @@ mod tests {
         assert_eq!(read(&path).expect("whole lines"), events);
         journal.0.write_all(b"}\n").expect("room");
         assert!(read(&path).expect_err("no such line").starts_with("line 4: "));
-        std::fs::remove_file(&path).expect("it is ours");
     }
 }

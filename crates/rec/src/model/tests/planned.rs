@@ -5,22 +5,22 @@ use crate::memo::{Growth, Limits, Plan, PlanError};
 
 /// A model of three tables in a folder of its own, with a plan for each.
 struct Planned {
-    dir: PathBuf,
+    dir: TempDir,
     model: Model,
     plan: Plan,
     options: LoadOptions,
 }
 
 impl Planned {
-    fn new(name: &str) -> Planned {
-        let dir = std::env::temp_dir().join(format!("millrace-rec-{name}-{}", std::process::id()));
+    fn new() -> Planned {
+        let dir = TempDir::with_prefix("millrace-").expect("a folder");
         let mut model = Model::synth(&shape(5, 3, 16, Interaction::Dot)).expect("memory");
         model
             .tables
             .iter_mut()
             .zip([Pooling::Sum, Pooling::Mean, Pooling::Max])
             .for_each(|(table, p)| table.pooling = p);
-        model.write(&dir).expect("written");
+        model.write(dir.path()).expect("written");
         // Rows 3n and 3n + 1 are asked together.
         let mut lists = Lists::new(50).expect("few features");
         (0..16).for_each(|n| lists.push(9, &[3 * n, 3 * n + 1]).expect("ids in range"));
@@ -28,7 +28,7 @@ impl Planned {
         assert!(plan.arena_rows() > 50);
         let mut options = LoadOptions::default();
         for (at, table) in model.tables().iter().enumerate() {
-            let path = dir.join(format!("{at}.plan"));
+            let path = dir.path().join(format!("{at}.plan"));
             std::fs::write(&path, plan.save(table.hash())).expect("written");
             options.plans.push((table.name.clone(), path));
         }
@@ -36,21 +36,15 @@ impl Planned {
     }
 }
 
-impl Drop for Planned {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.dir);
-    }
-}
-
 #[test]
 fn the_memory_that_plans_take_is_counted() {
-    let planned = Planned::new("plan-memory");
+    let planned = Planned::new();
     let Planned { dir, plan, options, .. } = &planned;
     let within = |plans: &[(String, PathBuf)]| {
-        let (dir, plans) = (dir.clone(), plans.to_vec());
+        let (dir, plans) = (dir.path(), plans.to_vec());
         move |max_bytes| {
             load(
-                &dir,
+                dir,
                 &LoadOptions { max_bytes: Some(max_bytes), plans: plans.clone(), ..LoadOptions::default() },
             )
         }
@@ -69,8 +63,9 @@ fn the_memory_that_plans_take_is_counted() {
 
 #[test]
 fn a_planned_table_gives_the_same_scores_by_either_name_of_its_rows() {
-    let given = Planned::new("plan-scores");
-    let Planned { dir, model, plan, options } = &given;
+    let given = Planned::new();
+    let Planned { model, plan, options, .. } = &given;
+    let dir = given.dir.path();
     let planned = load(dir, options).expect("the plans fit");
     assert!(planned.tables().iter().all(|table| table.len_bytes() > 50 * 64 && table.rows() == 50));
     assert_eq!(planned.hash(), model.hash());
@@ -110,8 +105,9 @@ fn a_planned_table_gives_the_same_scores_by_either_name_of_its_rows() {
 
 #[test]
 fn plans_that_do_not_fit_are_refused() {
-    let given = Planned::new("plan-refused");
-    let Planned { dir, model, options, .. } = &given;
+    let given = Planned::new();
+    let Planned { model, options, .. } = &given;
+    let dir = given.dir.path();
     // A plan of another table, one that is cut, one for no table, and one elsewhere.
     let path = |at: usize| options.plans[at].1.clone();
     let refused =

@@ -10,11 +10,12 @@ use fabric::link::Address;
 use protocol::chain::{
     Config, Configuration, Durability, Epoch, Incarnation, Lsn, Message, NodeId, ReplicaAddress, ReplicaId,
 };
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use tempfile::TempDir;
 
 /// No step takes as long unless something is wrong.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -96,14 +97,6 @@ fn members(replica: &Replica) -> Vec<u16> {
     replica.configuration.members.iter().map(|member| member.replica.0).collect()
 }
 
-fn scratch() -> PathBuf {
-    static COUNT: AtomicU64 = AtomicU64::new(0);
-    let count = COUNT.fetch_add(1, Ordering::Relaxed);
-    let path = std::env::temp_dir().join(format!("millrace-controller-{}-{count}", std::process::id()));
-    std::fs::create_dir_all(&path).expect("a directory");
-    path
-}
-
 /// A controller on a thread; its lines, when it was told to end.
 struct Running {
     stop: Arc<AtomicBool>,
@@ -140,7 +133,8 @@ impl Running {
 
 #[test]
 fn a_chain_begins_shrinks_and_outlives_its_controller() {
-    let state = scratch().join("chain");
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
+    let state = folder.path().join("chain");
     let anywhere: Address = "tcp:127.0.0.1:0".parse().expect("an address");
     let first = Running::start(&state, &anywhere);
     let mut replicas: Vec<Replica> = (1..=3).map(|id| Replica::new(id, 1, 0, true, &first.address)).collect();
@@ -159,7 +153,6 @@ fn a_chain_begins_shrinks_and_outlives_its_controller() {
     until("2 joins", &mut replicas, |all| all.iter().all(|replica| members(replica) == [1, 3, 2]));
     assert!(replicas[0].configuration.epoch > epoch);
     second.end();
-    std::fs::remove_dir_all(state.parent().expect("a directory")).expect("it is removed");
 }
 
 #[derive(Parser)]
@@ -170,7 +163,8 @@ struct Line {
 
 #[test]
 fn a_reset_goes_on_with_the_longest_log() {
-    let state = scratch().join("chain");
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
+    let state = folder.path().join("chain");
     let socket = format!("unix:{}", state.with_file_name("socket").display());
     let words =
         ["reset", "--no-key", "--accept-data-loss", "--replicas", "1,2,3", "--listen", &socket, "--state"];
@@ -197,7 +191,6 @@ fn a_reset_goes_on_with_the_longest_log() {
     assert!(refused.to_string().contains("nothing was reset"));
     // Its registry may still be writing what followed the reset.
     drop(process);
-    std::fs::remove_dir_all(state.parent().expect("a directory")).expect("it is removed");
 }
 
 #[test]

@@ -4,18 +4,23 @@ use super::*;
 use crate::chain::media::Media;
 use protocol::chain::{Entry, Epoch, Image, Key, Log, SessionId, Space};
 use std::path::PathBuf;
+use tempfile::TempDir;
 
 /// A directory that is gone in the end.
-struct Folder(PathBuf);
+struct Folder(TempDir);
 
 impl Folder {
-    fn new(test: &str) -> Folder {
-        Folder(std::env::temp_dir().join(format!("millrace-disk-{}-{test}", std::process::id())))
+    fn new() -> Folder {
+        Folder(TempDir::with_prefix("millrace-").expect("a folder"))
+    }
+
+    fn path(&self) -> PathBuf {
+        self.0.path().join("replica")
     }
 
     fn storage(&self) -> Storage {
         Storage {
-            data: Some(self.0.clone()),
+            data: Some(self.path()),
             media: Media::File,
             log_size: Bytes(8 << 20),
             data_size: Bytes(1 << 20),
@@ -28,12 +33,6 @@ impl Folder {
 
     fn open_as(&self, id: ReplicaId) -> Result<(Disk, Found), ChainError> {
         open(&self.storage(), &Config::default(), id, Arc::new(|| {}))
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
@@ -73,7 +72,7 @@ fn checkpoint(disk: &mut Disk) -> Lsn {
 
 #[test]
 fn what_was_synced_is_there_again_and_every_life_is_later() {
-    let folder = Folder::new("again");
+    let folder = Folder::new();
     let (mut disk, _) = folder.open();
     let first = disk.incarnation;
     assert_eq!(disk.recovered.born, first, "a new directory may be in place of one that was lost");
@@ -97,7 +96,7 @@ fn what_was_synced_is_there_again_and_every_life_is_later() {
 
 #[test]
 fn a_directory_is_one_replicas_and_one_process_at_a_time_has_it() {
-    let folder = Folder::new("whose");
+    let folder = Folder::new();
     let (disk, _) = folder.open();
     let busy = folder.open_as(ReplicaId(1)).err().expect("it is locked").to_string();
     assert!(busy.contains("is in use by a replica that runs"), "{busy}");
@@ -108,7 +107,7 @@ fn a_directory_is_one_replicas_and_one_process_at_a_time_has_it() {
 
 #[test]
 fn an_image_that_was_cleared_does_not_come_back() {
-    let folder = Folder::new("cleared");
+    let folder = Folder::new();
     let (mut disk, _) = folder.open();
     write(&mut disk, 1..=5);
     checkpoint(&mut disk);
@@ -131,11 +130,11 @@ fn an_image_that_was_cleared_does_not_come_back() {
 /// A file of which not even the head can be read is kept under another name, and the replica has nothing: others give it everything.
 #[test]
 fn a_log_that_is_none_is_put_aside_and_the_replica_starts_empty() {
-    let folder = Folder::new("aside");
+    let folder = Folder::new();
     let (mut disk, _) = folder.open();
     write(&mut disk, 1..=5);
     drop(disk);
-    let path = folder.0.join("log");
+    let path = folder.path().join("log");
     let whole = std::fs::read(&path).expect("the log");
     let mut headless = whole.clone();
     headless[..8192].fill(7);
@@ -144,7 +143,7 @@ fn a_log_that_is_none_is_put_aside_and_the_replica_starts_empty() {
         let (disk, found) = folder.open();
         assert_eq!((disk.log.last().0, disk.log.first()), (Lsn(0), Lsn(1)));
         assert_eq!(disk.recovered.born, disk.incarnation, "what it had acknowledged is not there any more");
-        let aside = folder.0.join(format!("log.damaged-{number}"));
+        let aside = folder.path().join(format!("log.damaged-{number}"));
         assert!(found.to_string().contains(&format!("is kept as {}", aside.display())), "{found}");
         assert_eq!(std::fs::read(aside).expect("it is kept"), bad);
     }
@@ -155,12 +154,12 @@ fn a_log_that_is_none_is_put_aside_and_the_replica_starts_empty() {
 /// The log alone has everything, as long as it has forgotten nothing.
 #[test]
 fn a_checkpoint_that_is_none_is_put_aside_and_the_log_is_replayed() {
-    let folder = Folder::new("headless");
+    let folder = Folder::new();
     let (mut disk, _) = folder.open();
     write(&mut disk, 1..=5);
     checkpoint(&mut disk);
     drop(disk);
-    let path = folder.0.join("data");
+    let path = folder.path().join("data");
     let mut bytes = std::fs::read(&path).expect("the checkpoint");
     bytes[..8192].fill(7);
     std::fs::write(&path, &bytes).expect("the checkpoint");
@@ -173,9 +172,9 @@ fn a_checkpoint_that_is_none_is_put_aside_and_the_log_is_replayed() {
 /// The clock took its place before, which may have been set back: the controller heard nothing of a replica that lived earlier than itself.
 #[test]
 fn a_life_that_cannot_be_read_is_not_the_first() {
-    let folder = Folder::new("life");
+    let folder = Folder::new();
     drop(folder.open());
-    let life = folder.0.join("life");
+    let life = folder.path().join("life");
     let known = std::fs::read(&life).expect("it is there");
     for text in [&b""[..], b"0.5\n", b"\xff\xfe"] {
         std::fs::write(&life, text).expect("the folder is ours");
@@ -191,22 +190,22 @@ fn a_life_that_cannot_be_read_is_not_the_first() {
 #[test]
 fn what_is_kept_is_its_owners_alone() {
     use std::os::unix::fs::PermissionsExt as _;
-    let folder = Folder::new("modes");
+    let folder = Folder::new();
     drop(folder.open());
     let mode = |path: PathBuf| std::fs::metadata(path).expect("it is there").permissions().mode() & 0o777;
-    assert_eq!(mode(folder.0.clone()), 0o700);
+    assert_eq!(mode(folder.path()), 0o700);
     for name in ["log", "data", "life"] {
-        assert_eq!(mode(folder.0.join(name)), 0o600, "{name}");
+        assert_eq!(mode(folder.path().join(name)), 0o600, "{name}");
     }
 }
 
 #[test]
 fn damage_is_said() {
-    let folder = Folder::new("damage");
+    let folder = Folder::new();
     let (mut disk, _) = folder.open();
     write(&mut disk, 1..=5);
     drop(disk);
-    let path = folder.0.join("log");
+    let path = folder.path().join("log");
     let mut bytes = std::fs::read(&path).expect("the log");
     let at = bytes.windows(100).position(|window| window == [3; 100]).expect("it is logged as it is");
     bytes[at] ^= 1;

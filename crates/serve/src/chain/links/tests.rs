@@ -5,6 +5,8 @@ use super::peer::offer;
 use super::*;
 use base::Clock;
 use protocol::chain::{Epoch, Lsn};
+use std::path::PathBuf;
+use tempfile::TempDir;
 
 const KEY: Key = Key::new([7; 16]);
 const PATIENCE: Nanos = Nanos::from_secs(20);
@@ -17,10 +19,17 @@ fn message(token: u64) -> Message {
     Message::Committed { epoch: Epoch(3), token, lsn: Lsn(token) }
 }
 
+thread_local! {
+    /// Where this test's sockets lie: a test is a thread.
+    static FOLDER: TempDir = TempDir::with_prefix("millrace-").expect("a folder");
+}
+
+fn path(name: &str) -> PathBuf {
+    FOLDER.with(|folder| folder.path().join(name))
+}
+
 /// Addresses of every transport, of which two tests have none in common.
 fn addresses(test: &str) -> Vec<Address> {
-    let folder = std::env::temp_dir();
-    let path = |kind: &str| folder.join(format!("millrace-links-{}-{test}-{kind}", std::process::id()));
     vec![
         Address::Memory(format!("links-{test}")),
         Address::Shm(path("shm")),
@@ -127,8 +136,7 @@ fn who_sleeps_is_woken_by_a_link_and_by_a_message() {
 
 #[test]
 fn a_node_that_died_is_dialled_until_it_is_back() {
-    let address =
-        Address::Unix(std::env::temp_dir().join(format!("millrace-links-{}-died", std::process::id())));
+    let address = Address::Unix(path("died"));
     let (mut first, mut second) = pair(&address);
     let mut came = Vec::new();
     until(&mut [&mut first, &mut second], &mut came, |nodes, _| nodes.iter().all(|links| is_up(links)));
@@ -257,8 +265,7 @@ fn a_replica_that_nobody_named_is_let_in_by_the_key_and_an_operator_by_controlle
 
 #[test]
 fn what_finds_no_room_is_bounded() {
-    let address =
-        Address::Unix(std::env::temp_dir().join(format!("millrace-links-{}-room", std::process::id())));
+    let address = Address::Unix(path("room"));
     let (mut first, mut second) = pair(&address);
     let mut came = Vec::new();
     until(&mut [&mut first, &mut second], &mut came, |nodes, _| nodes.iter().all(|links| is_up(links)));
@@ -283,10 +290,7 @@ fn what_finds_no_room_is_bounded() {
 fn a_local_member_is_of_our_user_or_roots() {
     let ours = rustix::process::geteuid().as_raw();
     assert!(is_ours(ours) && is_ours(0) && !is_ours(ours + 1));
-    let folder = std::env::temp_dir().join(format!("millrace-links-user-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).expect("a folder");
-    let (unix, shm) = (folder.join("unix"), folder.join("shm"));
-    for address in [Address::Unix(unix), Address::Shm(shm)] {
+    for address in [Address::Unix(path("unix")), Address::Shm(path("shm"))] {
         let mut listener = link::listen(&address, &LinkOptions::default()).expect("it listens");
         let _dialled = std::thread::scope(|scope| {
             let dialler = scope.spawn(|| link::connect(&address, &LinkOptions::default()));
@@ -299,5 +303,4 @@ fn a_local_member_is_of_our_user_or_roots() {
             dialler.join().expect("no panic").expect("connected")
         });
     }
-    let _ = std::fs::remove_dir_all(folder);
 }

@@ -19,6 +19,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
+use tempfile::TempDir;
 
 mod members;
 
@@ -35,25 +36,15 @@ fn configuration(epoch: u64, who: u64) -> Configuration {
 }
 
 /// A directory that is gone in the end.
-struct Directory(PathBuf);
+struct Directory(TempDir);
 
 impl Directory {
     fn new() -> Directory {
-        static COUNT: AtomicU64 = AtomicU64::new(0);
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("millrace-registry-{}-{count}", std::process::id()));
-        fs::create_dir_all(&path).expect("a directory");
-        Directory(path)
+        Directory(TempDir::with_prefix("millrace-").expect("a folder"))
     }
 
     fn file(&self) -> PathBuf {
-        self.0.join("chain")
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
+        self.0.path().join("chain")
     }
 }
 
@@ -102,8 +93,8 @@ fn memory_conforms() {
 #[test]
 fn a_file_conforms_and_is_there_afterwards() {
     let directory = Directory::new();
-    conforms(Box::new(FileRegistry::open(7, &[directory.0.join("made/chain")]).expect("it opens")));
-    let mut again = FileRegistry::open(7, &[directory.0.join("made/chain")]).expect("it opens");
+    conforms(Box::new(FileRegistry::open(7, &[directory.0.path().join("made/chain")]).expect("it opens")));
+    let mut again = FileRegistry::open(7, &[directory.0.path().join("made/chain")]).expect("it opens");
     assert_eq!(again.load().expect("it loads"), Some(configuration(9, 1)));
 }
 
@@ -126,13 +117,13 @@ fn a_crash_at_any_step_leaves_the_old_or_the_new_file() {
     let new = text::emit(7, &configuration(2, 1));
     // While the new file is written, and when it was, before it was renamed.
     for written in 0..=new.len() {
-        fs::write(directory.0.join("chain.new"), &new[..written]).expect("it writes");
+        fs::write(directory.0.path().join("chain.new"), &new[..written]).expect("it writes");
         assert_eq!(registry.load().expect("it loads"), Some(configuration(1, 1)));
     }
     assert_eq!(registry.swap(Epoch(1), &configuration(2, 2)).expect("it writes"), Swapped::Done);
     // When it was renamed, and the controller did not hear of it.
-    fs::write(directory.0.join("chain.new"), text::emit(7, &configuration(3, 1))).expect("it writes");
-    fs::rename(directory.0.join("chain.new"), &path).expect("it renames");
+    fs::write(directory.0.path().join("chain.new"), text::emit(7, &configuration(3, 1))).expect("it writes");
+    fs::rename(directory.0.path().join("chain.new"), &path).expect("it renames");
     drop(registry);
     let mut registry = FileRegistry::open(7, std::slice::from_ref(&path)).expect("it opens");
     assert_eq!(registry.load().expect("it loads"), Some(configuration(3, 1)));
@@ -143,13 +134,13 @@ fn a_file_that_cannot_be_written_says_so_and_stays() {
     let directory = Directory::new();
     let mut registry = FileRegistry::open(7, &[directory.file()]).expect("it opens");
     registry.swap(Epoch(0), &configuration(1, 1)).expect("it writes");
-    fs::create_dir(directory.0.join("chain.new")).expect("in the way");
+    fs::create_dir(directory.0.path().join("chain.new")).expect("in the way");
     assert_eq!(registry.swap(Epoch(1), &configuration(2, 1)).expect("most are written"), Swapped::Done);
-    fs::create_dir(directory.0.join("chain.2.new")).expect("in the way");
+    fs::create_dir(directory.0.path().join("chain.2.new")).expect("in the way");
     let error = registry.swap(Epoch(2), &configuration(3, 1)).expect_err("most are not");
     assert!(error.to_string().contains("cannot write"), "{error}");
     // It may have been done: one copy has it.
-    fs::remove_dir(directory.0.join("chain.new")).expect("out of the way");
+    fs::remove_dir(directory.0.path().join("chain.new")).expect("out of the way");
     assert_eq!(registry.swap(Epoch(2), &configuration(3, 1)).expect("it writes"), Swapped::Done);
 }
 
@@ -157,7 +148,7 @@ fn a_file_that_cannot_be_written_says_so_and_stays() {
 #[test]
 fn a_copy_that_is_lost_or_damaged_is_made_again_from_another() {
     let directory = Directory::new();
-    let copy = |name: &str| directory.0.join(name);
+    let copy = |name: &str| directory.0.path().join(name);
     let mut registry = FileRegistry::open(7, &[directory.file()]).expect("it opens");
     registry.swap(Epoch(0), &configuration(1, 1)).expect("it writes");
     registry.swap(Epoch(1), &configuration(2, 1)).expect("it writes");
@@ -187,7 +178,7 @@ fn a_copy_that_is_lost_or_damaged_is_made_again_from_another() {
 #[test]
 fn a_copy_that_cannot_be_read_may_be_the_newest() {
     let directory = Directory::new();
-    let at = |name: &str| directory.0.join(name);
+    let at = |name: &str| directory.0.path().join(name);
     let mut registry = FileRegistry::open(7, &[directory.file()]).expect("it opens");
     registry.swap(Epoch(0), &configuration(1, 1)).expect("it writes");
     fs::create_dir(at("chain.3.new")).expect("in the way");
@@ -211,7 +202,7 @@ fn a_copy_that_cannot_be_read_may_be_the_newest() {
 #[test]
 fn what_one_copy_has_is_stored_before_it_counts() {
     let directory = Directory::new();
-    let at = |name: &str| directory.0.join(name);
+    let at = |name: &str| directory.0.path().join(name);
     let mut registry = FileRegistry::open(7, &[directory.file()]).expect("it opens");
     registry.swap(Epoch(0), &configuration(1, 1)).expect("it writes");
     for name in ["chain.new", "chain.2.new"] {
@@ -227,12 +218,12 @@ fn what_one_copy_has_is_stored_before_it_counts() {
 #[test]
 fn copies_are_where_they_are_said_to_be() {
     let directory = Directory::new();
-    let paths = ["a/state", "b/state", "c/state"].map(|path| directory.0.join(path));
+    let paths = ["a/state", "b/state", "c/state"].map(|path| directory.0.path().join(path));
     let mut registry = FileRegistry::open(7, &paths).expect("it opens");
     registry.swap(Epoch(0), &configuration(1, 1)).expect("it writes");
     drop(registry);
-    fs::remove_dir_all(directory.0.join("a")).expect("a disk is lost");
-    fs::remove_dir_all(directory.0.join("c")).expect("and another one");
+    fs::remove_dir_all(directory.0.path().join("a")).expect("a disk is lost");
+    fs::remove_dir_all(directory.0.path().join("c")).expect("and another one");
     let mut registry = FileRegistry::open(7, &paths).expect("it opens");
     assert_eq!(registry.load().expect("one is there"), Some(configuration(1, 1)));
     assert!(paths.iter().all(|path| path.exists()), "all are there again");
@@ -276,7 +267,7 @@ impl Server {
         let directory = Directory::new();
         let [url, peer] = [free_url(), free_url()];
         let child = Command::new("etcd")
-            .args(["--data-dir", &directory.0.join("data").display().to_string()])
+            .args(["--data-dir", &directory.0.path().join("data").display().to_string()])
             .args(["--listen-client-urls", &url, "--advertise-client-urls", &url])
             .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer])
             .args(["--initial-cluster", &format!("default={peer}")])

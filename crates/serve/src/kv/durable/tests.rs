@@ -13,22 +13,20 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use tempfile::TempDir;
 
 /// Longer than anything takes that works.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-struct Folder(PathBuf);
+struct Folder(TempDir);
 
 impl Folder {
     fn new() -> Folder {
-        let name = format!("millrace-durable-{:016x}", u64::from_le_bytes(base::key::random()));
-        Folder(std::env::temp_dir().join(name))
+        Folder(TempDir::with_prefix("millrace-").expect("a folder"))
     }
-}
 
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
+    fn data(&self) -> PathBuf {
+        self.0.path().join("data")
     }
 }
 
@@ -87,7 +85,7 @@ impl Client {
 #[test]
 fn all_kinds_of_commands_are_there_after_a_restart() {
     let folder = Folder::new();
-    let server = start(&folder.0);
+    let server = start(&folder.data());
     let mut client = Client::of(&server);
     let large = "v".repeat(200_000);
     client.ask("set a 5 0 1\r\nx\r\nget a\r\n", "STORED\r\nVALUE a 5 1\r\nx\r\nEND\r\n");
@@ -107,7 +105,7 @@ fn all_kinds_of_commands_are_there_after_a_restart() {
     assert!(log.logged > 10 && log.syncs > 0 && log.pending == 0, "{log:?}");
     drop((client, server));
 
-    let server = start(&folder.0);
+    let server = start(&folder.data());
     let mut client = Client::of(&server);
     client.ask("get a n gone\r\n", "VALUE a 5 3\r\nxyz\r\nVALUE n 0 2\r\n12\r\nEND\r\n");
     client.ask("get large\r\n", &format!("VALUE large 0 200000\r\n{large}\r\nEND\r\n"));
@@ -125,7 +123,7 @@ fn all_kinds_of_commands_are_there_after_a_restart() {
     client.ask("flush_all\r\nset after 0 0 1\r\nx\r\nflush_all 5000\r\n", "OK\r\nSTORED\r\nOK\r\n");
     drop((client, server));
 
-    let server = start(&folder.0);
+    let server = start(&folder.data());
     let mut client = Client::of(&server);
     client.ask("get a n large after\r\n", "VALUE after 0 1\r\nx\r\nEND\r\n");
 }
@@ -133,7 +131,7 @@ fn all_kinds_of_commands_are_there_after_a_restart() {
 #[test]
 fn a_log_that_fills_is_followed_by_snapshots() {
     let folder = Folder::new();
-    let server = start(&folder.0);
+    let server = start(&folder.data());
     let mut client = Client::of(&server);
     let value = "v".repeat(4000);
     for round in 0..40 {
@@ -147,7 +145,7 @@ fn a_log_that_fills_is_followed_by_snapshots() {
     let log = server.report().kv.durable.expect("it has a log");
     assert!(log.snapshots > 2 && log.snapshots_failed == 0, "{log:?}");
     drop((client, server));
-    let server = start(&folder.0);
+    let server = start(&folder.data());
     let mut client = Client::of(&server);
     let log = server.report().kv.durable.expect("it has a log");
     assert!(log.recovered_items == 200 && log.recovered_effects < 2000, "{log:?}");
@@ -159,7 +157,7 @@ fn a_log_that_fills_is_followed_by_snapshots() {
 #[test]
 fn many_connections_are_answered_in_their_order() {
     let folder = Folder::new();
-    let server = start(&folder.0);
+    let server = start(&folder.data());
     std::thread::scope(|scope| {
         for number in 0..8 {
             let server = &server;
@@ -186,46 +184,46 @@ fn many_connections_are_answered_in_their_order() {
 #[test]
 fn what_is_wrong_with_a_directory_is_said_and_left_alone() {
     let folder = Folder::new();
-    let server = start(&folder.0);
-    let mode = fs::metadata(&folder.0).expect("it was made").permissions();
+    let server = start(&folder.data());
+    let mode = fs::metadata(folder.data()).expect("it was made").permissions();
     assert_eq!(std::os::unix::fs::PermissionsExt::mode(&mode) & 0o777, 0o700);
-    assert!(refusal(&config(&folder.0)).contains("another process has the data directory"));
+    assert!(refusal(&config(&folder.data())).contains("another process has the data directory"));
     Client::of(&server).ask("set a 0 0 1\r\nx\r\n", "STORED\r\n");
     drop(server);
-    let path = |name: &str| folder.0.join(name);
+    let path = |name: &str| folder.data().join(name);
     for (name, says) in [("log", "its log is not there"), ("identity", "the file identity is not there")] {
         fs::rename(path(name), path("elsewhere")).expect("it is there");
-        let said = refusal(&config(&folder.0));
+        let said = refusal(&config(&folder.data()));
         assert!(said.contains(says) && said.contains("restore the directory from a copy"), "{said}");
         fs::rename(path("elsewhere"), path(name)).expect("it is there");
     }
     fs::write(path("snapshot"), "what is this").expect("a file");
-    assert!(refusal(&config(&folder.0)).contains("its snapshot cannot be read"));
+    assert!(refusal(&config(&folder.data())).contains("its snapshot cannot be read"));
     fs::remove_file(path("snapshot")).expect("it is there");
     // Of the only record, which was durable: it began at 8192.
     let mut bytes = fs::read(path("log")).expect("it is there");
     bytes[8192 + 60] ^= 1;
     fs::write(path("log"), &bytes).expect("it is ours");
-    let said = refusal(&config(&folder.0));
+    let said = refusal(&config(&folder.data()));
     assert!(said.contains("record 1 of the log was durable, and is damaged"), "{said}");
     bytes[8192 + 60] ^= 1;
     fs::write(path("log"), &bytes).expect("it is ours");
-    Client::of(&start(&folder.0)).ask("get a\r\n", "VALUE a 0 1\r\nx\r\nEND\r\n");
+    Client::of(&start(&folder.data())).ask("get a\r\n", "VALUE a 0 1\r\nx\r\nEND\r\n");
 }
 
 #[test]
 fn contradictions_are_refused() {
     let folder = Folder::new();
-    let mut both = config(&folder.0);
-    both.memory_file = Some(folder.0.clone());
+    let mut both = config(&folder.data());
+    both.memory_file = Some(folder.data());
     assert!(refusal(&both).contains("leave one of them out"));
-    let mut without = config(&folder.0);
+    let mut without = config(&folder.data());
     without.durable.data_dir = None;
     assert!(refusal(&without).contains("--data-dir DIR"));
-    let mut only = config(&folder.0);
+    let mut only = config(&folder.data());
     only.durable.durability = Durability::None;
     assert!(refusal(&only).contains("say --durability log"));
-    let short = config(&folder.0);
+    let short = config(&folder.data());
     short.registers.write(Id::StoreMaxValue, 8 << 20).expect("a size");
     assert!(refusal(&short).contains("too short for values of up to"));
 }
@@ -265,9 +263,10 @@ fn a_disk_that_stands_still_is_named() {
 #[test]
 fn who_has_no_log_names_none() {
     let folder = Folder::new();
-    for (config, names) in
-        [(config(&folder.0), 1), (Config { durable: DurableArgs::default(), ..config(&folder.0) }, 0)]
-    {
+    for (config, names) in [
+        (config(&folder.data()), 1),
+        (Config { durable: DurableArgs::default(), ..config(&folder.data()) }, 0),
+    ] {
         let server = Server::start(&config).expect("it starts");
         let found = server.pulses.iter().filter(|pulse| pulse.name() == "kv-log").count();
         assert_eq!(found, names);

@@ -18,11 +18,11 @@ use protocol::wire::{BoxId, HomeId, Incarnation, key_hash};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use tempfile::TempDir;
 
 /// Longer than anything takes that works.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -32,7 +32,7 @@ const LONG: &str = "600000000";
 /// Boxes on threads, and the node that is their home.
 struct Rig {
     topology: Arc<Topology>,
-    folder: PathBuf,
+    folder: TempDir,
     boxes: BTreeMap<NodeId, (Arc<AtomicBool>, JoinHandle<()>)>,
     nodes: Vec<Server>,
     /// Nodes have logs.
@@ -71,10 +71,8 @@ impl Rig {
         let registers = registers(&settings).expect("settings");
         let topology =
             Topology::two_levels(shape, |node| bound[&node].1, &registers).expect("it fits together");
-        let name = format!("millrace-home-{:016x}", u64::from_le_bytes(base::key::random()));
-        let folder = std::env::temp_dir().join(name);
-        std::fs::create_dir(&folder).expect("a folder");
-        let file = folder.join("rack.toml");
+        let folder = TempDir::with_prefix("millrace-").expect("a folder");
+        let file = folder.path().join("rack.toml");
         topology.write(&file).expect("a file");
         let mut rig = Rig {
             topology: Arc::new(topology),
@@ -111,7 +109,7 @@ impl Rig {
 
     fn config(&self, id: u16, first: bool) -> Config {
         let home = HomeArgs {
-            boxes: Some(self.folder.join("rack.toml")),
+            boxes: Some(self.folder.path().join("rack.toml")),
             home: Some(id),
             home_first: first,
             ..HomeArgs::default()
@@ -122,11 +120,11 @@ impl Rig {
         config.registers.write(Id::EdgeThreads, 2).expect("a number");
         if self.is_durable {
             config.durable.durability = Durability::Log;
-            config.durable.data_dir = Some(self.folder.join(format!("data{id}")));
+            config.durable.data_dir = Some(self.folder.path().join(format!("data{id}")));
             config.registers.write(Id::LogSize, 8 << 20).expect("a size");
         }
         if self.keeps_memory {
-            config.memory_file = Some(self.folder.join(format!("memory{id}")));
+            config.memory_file = Some(self.folder.path().join(format!("memory{id}")));
         }
         config
     }
@@ -155,7 +153,6 @@ impl Drop for Rig {
     fn drop(&mut self) {
         self.nodes.clear();
         self.boxes.values().for_each(|(stop, _)| stop.store(true, Ordering::Relaxed));
-        let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 

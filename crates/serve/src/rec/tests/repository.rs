@@ -7,46 +7,37 @@ use crate::rec::source::ModelArgs;
 use clap::{Args as _, Command, FromArgMatches as _};
 use proptest::prelude::*;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::AtomicU64;
+use tempfile::TempDir;
 
 /// A folder of this process, until it is dropped.
-struct Folder(PathBuf);
+struct Folder(TempDir);
 
 impl Folder {
     fn new() -> Folder {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("millrace-models-{}-{number}", std::process::id()));
-        fs::create_dir(&path).expect("a folder");
-        Folder(path)
+        Folder(TempDir::with_prefix("millrace-").expect("a folder"))
     }
 
     /// A version of a model whose scores are those of [`SCORES`], so many times.
     fn put(&self, name: &str, version: &str, scale: f32) {
-        model(scale).write(&self.0.join(name).join(version)).expect("written");
+        model(scale).write(&self.0.path().join(name).join(version)).expect("written");
     }
 
     fn write(&self, path: &str, text: &str) {
-        fs::write(self.0.join(path), text).expect("written");
+        fs::write(self.0.path().join(path), text).expect("written");
     }
 
     fn remove(&self, path: &str) {
-        fs::remove_dir_all(self.0.join(path)).expect("it was there");
+        fs::remove_dir_all(self.0.path().join(path)).expect("it was there");
     }
 
     fn source(&self) -> Source {
-        Box::new(Repository::new(self.0.clone(), options()))
+        Box::new(Repository::new(self.0.path().to_owned(), options()))
     }
 
     fn start(&self) -> Server {
         start_with(self.source(), &[])
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 
@@ -91,8 +82,8 @@ fn versions_are_served_as_the_folder_says() {
         folder.put(name, version, scale);
     }
     folder.write("feed/config.pbtxt", "name: 'feed' version_policy { all {} }");
-    fs::create_dir(folder.0.join(".git")).expect("a folder");
-    fs::create_dir(folder.0.join("ads/007")).expect("a folder");
+    fs::create_dir(folder.0.path().join(".git")).expect("a folder");
+    fs::create_dir(folder.0.path().join("ads/007")).expect("a folder");
     let server = folder.start();
     let mut http = Http::to(&server);
     assert_eq!(index(&mut http), ["ads 10 READY", "feed 1 READY", "feed 3 READY"]);
@@ -347,7 +338,7 @@ fn refused(folder: &Folder) -> String {
 fn a_folder_that_is_wrong_is_told_what_is() {
     let folder = Folder::new();
     assert!(refused(&folder).contains("such as ctr/1"), "{}", refused(&folder));
-    fs::create_dir_all(folder.0.join("ads")).expect("a folder");
+    fs::create_dir_all(folder.0.path().join("ads")).expect("a folder");
     assert!(refused(&folder).contains("there is no version"), "{}", refused(&folder));
     folder.put("ads", "1", 1.0);
     for (config, why) in [
@@ -370,7 +361,7 @@ fn a_folder_that_is_wrong_is_told_what_is() {
         let said = refused(&folder);
         assert!(said.contains(why) && said.contains("model ads: "), "{config}: {said}");
     }
-    fs::write(folder.0.join("ads/config.pbtxt"), [0xff]).expect("written");
+    fs::write(folder.0.path().join("ads/config.pbtxt"), [0xff]).expect("written");
     assert!(refused(&folder).contains("UTF-8"));
     folder.write("ads/config.pbtxt", &" ".repeat(65 << 10));
     assert!(refused(&folder).contains("at most 65536"), "{}", refused(&folder));

@@ -5,8 +5,9 @@ use ::client::{Cluster, Error, Item, Store, Swap};
 use fabric::link::Address;
 use protocol::chain::message::{RequestId, Status};
 use protocol::chain::transaction::Abort;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
+use tempfile::TempDir;
 
 fn cluster(addresses: &[Address]) -> Cluster {
     Cluster::builder().replicas(addresses.iter().cloned()).connect().expect("a chain that lives")
@@ -103,40 +104,26 @@ fn a_replica_that_dies_is_not_noticed_and_what_became_of_a_write_is_told() {
     assert_eq!(told(cluster.store().expect("it has one"), 11).expect("an answer"), Status::Unknown);
 }
 
-/// A file that is removed with the test.
-struct ClusterFile(PathBuf);
-
-impl ClusterFile {
-    fn new(test: &str) -> ClusterFile {
-        ClusterFile(std::env::temp_dir().join(format!("millrace-{test}-{}.toml", std::process::id())))
-    }
-
-    /// As of a chain whose replicas are there.
-    fn say(&self, addresses: &[Address]) -> &Path {
-        let replica = |(id, address)| format!("[[chain.replica]]\nid = {id}\naddress = \"{address}\"\n");
-        let replicas: String = (1..).zip(addresses).map(replica).collect();
-        std::fs::write(&self.0, format!("[[chain]]\nnumber = 1\n{replicas}")).expect("a file");
-        &self.0
-    }
-}
-
-impl Drop for ClusterFile {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
+/// Writes a file of a chain whose replicas are there.
+fn say(file: &Path, addresses: &[Address]) {
+    let replica = |(id, address)| format!("[[chain.replica]]\nid = {id}\naddress = \"{address}\"\n");
+    let replicas: String = (1..).zip(addresses).map(replica).collect();
+    std::fs::write(file, format!("[[chain]]\nnumber = 1\n{replicas}")).expect("a file");
 }
 
 #[test]
 fn a_chain_that_is_elsewhere_now_is_found_where_it_was_found_first() {
-    let file = ClusterFile::new("moved");
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
+    let file = folder.path().join("cluster.toml");
     let first = Local::start(2);
     let second = Local::start(2);
     let patient = Cluster::builder().deadline(Duration::from_secs(60));
-    let mut cluster = patient.cluster(file.say(first.addresses())).connect().expect("it lives");
+    say(&file, first.addresses());
+    let mut cluster = patient.cluster(&file).connect().expect("it lives");
     cluster.set(b"k", b"of the first").expect("done");
     let mut other = self::cluster(second.addresses());
     other.set(b"k", b"of the second").expect("done");
-    file.say(second.addresses());
+    say(&file, second.addresses());
     drop(first);
     assert_eq!(value(cluster.get(b"k").expect("an answer")), Some("of the second".to_owned()));
     // The session is known there no more than the replicas were here.
@@ -150,10 +137,11 @@ fn a_chain_that_is_elsewhere_now_is_found_where_it_was_found_first() {
 fn what_is_not_found_is_said_with_what_was_tried() {
     let nothing = Cluster::builder().connect().err().expect("nothing is named").to_string();
     assert!(nothing.contains("no replica is named"), "{nothing}");
-    let file = ClusterFile::new("nobody");
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
+    let file = folder.path().join("cluster.toml");
     let nowhere: Address = "memory:store-nobody-is-here".parse().expect("an address");
-    let builder =
-        Cluster::builder().connect_timeout(Duration::from_millis(200)).cluster(file.say(&[nowhere]));
+    say(&file, &[nowhere]);
+    let builder = Cluster::builder().connect_timeout(Duration::from_millis(200)).cluster(&file);
     let error = builder.clone().connect().err().expect("nobody is there").to_string();
     assert!(error.contains("memory:store-nobody-is-here"), "{error}");
     let error = builder.chain(9).connect().err().expect("another chain").to_string();

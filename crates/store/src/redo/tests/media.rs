@@ -6,28 +6,20 @@ use crate::redo::{Judge, Log};
 use base::{Clock, Nanos};
 use std::io;
 use std::path::{Path, PathBuf};
+use tempfile::TempDir;
 
 const LEN: u64 = 64 << 10;
 
 /// A folder of this test's own, that goes when it ends.
-struct Folder(PathBuf);
+struct Folder(TempDir);
 
 impl Folder {
-    fn new(name: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("millrace-redo-{name}-{}", std::process::id()));
-        std::fs::create_dir(&path).expect("a fresh folder");
-        Folder(path)
+    fn new() -> Folder {
+        Folder(TempDir::with_prefix("millrace-").expect("a folder"))
     }
 
     fn file(&self) -> PathBuf {
-        self.0.join("log")
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        // Nothing to be done about it if it stays.
-        let _ = std::fs::remove_dir_all(&self.0);
+        self.0.path().join("log")
     }
 }
 
@@ -87,8 +79,8 @@ fn memory_is_a_medium_and_says_that_it_is_volatile() {
 
 #[test]
 fn files_are_media_and_locked() {
-    for (how, name) in [(How::Fdatasync, "fdatasync"), (How::Dsync, "dsync")] {
-        let folder = Folder::new(name);
+    for how in [How::Fdatasync, How::Dsync] {
+        let folder = Folder::new();
         conforms(&mut File::create(&folder.file(), LEN, how).expect("room"));
         assert_eq!(kind(File::create(&folder.file(), LEN, how)), Some(io::ErrorKind::AlreadyExists));
         let file = File::open(&folder.file(), how).expect("just made");
@@ -104,7 +96,7 @@ fn files_are_media_and_locked() {
 
 #[test]
 fn a_mapped_file_is_a_medium_that_survives_the_process() {
-    let folder = Folder::new("mapped");
+    let folder = Folder::new();
     conforms(&mut Mapped::create(&folder.file(), LEN).expect("room"));
     let mapped = Mapped::open(&folder.file()).expect("just made");
     assert_ne!(mapped.class(), Class::Volatile);
@@ -117,7 +109,7 @@ fn a_mapped_file_is_a_medium_that_survives_the_process() {
 
 #[test]
 fn a_mapped_file_that_is_synced_survives_loss_of_power() {
-    let folder = Folder::new("synced");
+    let folder = Folder::new();
     conforms(&mut Mapped::create(&folder.file(), LEN).expect("room").by_sync());
     let open = || Mapped::open(&folder.file()).expect("just made").by_sync();
     assert_eq!(open().class(), Class::PowerLoss);
@@ -129,7 +121,7 @@ fn a_mapped_file_that_is_synced_survives_loss_of_power() {
 
 #[test]
 fn a_file_behind_io_uring_is_a_medium() {
-    let folder = Folder::new("uring");
+    let folder = Folder::new();
     let open = |file: io::Result<File>| Uring::new(file.expect("room"));
     let mut medium = match open(File::create(&folder.file(), LEN, How::Fdatasync)) {
         Ok(medium) => medium,

@@ -11,7 +11,7 @@ fn what_a_home_left_is_for_that_home() {
     let place = Place::new();
     let ask = |number, division, is_first| {
         let home = Whose::Home { number, division };
-        let asked = Asked { is_first, ..Asked::of(&place.0, home) };
+        let asked = Asked { is_first, ..Asked::of(&place.path(), home) };
         Store::resume(&asked, config(Mode::Cache), 1000)
     };
     let (mut store, start) = ask(1, 7, true).expect("nothing is there");

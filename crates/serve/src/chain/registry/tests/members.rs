@@ -64,7 +64,7 @@ impl Cluster {
     /// With what clients show, if members ask for certificates: theirs are in the directory then.
     fn with(members: usize, directory: Directory, tls: Option<&Login>) -> Option<Cluster> {
         let asks = tls.map(|_| {
-            let file = |name| directory.0.join(name).display().to_string();
+            let file = |name| directory.0.path().join(name).display().to_string();
             [
                 "--client-cert-auth".to_owned(),
                 format!("--cert-file={}", file("member.pem")),
@@ -79,7 +79,8 @@ impl Cluster {
         let initial: Vec<String> =
             places.iter().enumerate().map(|(at, [_, peer])| format!("m{at}={peer}")).collect();
         let seat = |(at, [url, peer]): (usize, &[String; 2])| {
-            let (name, data) = (format!("m{at}"), directory.0.join(at.to_string()).display().to_string());
+            let (name, data) =
+                (format!("m{at}"), directory.0.path().join(at.to_string()).display().to_string());
             let words = [
                 ["--name", &name],
                 ["--data-dir", &data],
@@ -247,7 +248,7 @@ fn certificates(directory: &Directory) -> Option<Login> {
             let of = "-CA authority.pem -CAkey authority.key";
             openssl(directory, &format!("req -x509 {curve} {of} {own} -keyout {name}.key -out {name}.pem"))
         });
-    let file = |name: &str| Some(directory.0.join(name));
+    let file = |name: &str| Some(directory.0.path().join(name));
     let login = Login {
         ca_file: file("authority.pem"),
         cert_file: file("client.pem"),

@@ -62,7 +62,7 @@ fn memory_is_for_the_home_that_left_it_and_says_that_it_ran() {
     rig.memcached().set(&key, "v");
     rig.nodes.clear();
     let refused = |config: Config| Server::start(&config).err().expect("refused").to_string();
-    let left = rig.folder.join("memory1");
+    let left = rig.folder.path().join("memory1");
     let other = Config { memory_file: Some(left.clone()), ..rig.config(2, false) };
     let other = refused(other);
     assert!(
