@@ -24,7 +24,6 @@ use crate::report::environment::{self, Fact};
 use base::cpu::{allowed_cores, pin_to};
 use ours::{Ours, Rig};
 use passes::Mode;
-use peers::Folder;
 use peers::etcd::Etcd;
 use peers::redis::Redis;
 use rounds::{Line, Rounds};
@@ -36,7 +35,7 @@ use side::{Load, Side};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -214,8 +213,8 @@ impl Bench {
             }
             let part = |at: usize| at as f64 / groups.len() as f64;
             progress::show(&bar, part(at), &format!("{replicas} replicas on {media}"));
-            let folder = Folder::new(&self.folder(), "chain")?;
-            let mut sides = self.sides(*replicas, media, &folder, &mut outcome.notes)?;
+            let folder = peers::folder(&self.folder())?;
+            let mut sides = self.sides(*replicas, media, folder.path(), &mut outcome.notes)?;
             let rounds = Rounds {
                 group: format!("{replicas} replicas on {media}"),
                 cells: &cells,
@@ -263,15 +262,14 @@ impl Bench {
         &self,
         replicas: u16,
         media: &str,
-        folder: &Folder,
+        folder: &Path,
         notes: &mut Vec<String>,
     ) -> Result<Vec<Box<dyn Side>>, String> {
         let program = std::env::current_exe().map_err(|error| format!("this program: {error}"))?;
         let plan = Plan {
             replicas,
             media: media.to_owned(),
-            data: (!media.starts_with("memory") && !media.starts_with("emulated"))
-                .then(|| folder.path().to_owned()),
+            data: (!media.starts_with("memory") && !media.starts_with("emulated")).then(|| folder.to_owned()),
             restart: false,
             more: self.chain_arguments(),
         };
@@ -280,12 +278,8 @@ impl Bench {
         let mut sides: Vec<Box<dyn Side>> = self.modes.iter().map(ours).collect();
         for peer in self.vs.iter().filter(|_| matches!(media, "file" | "dsync")) {
             let started = match peer {
-                Peer::Redis => {
-                    Redis::start(folder.path(), replicas).map(|peer| Box::new(peer) as Box<dyn Side>)
-                }
-                Peer::Etcd => {
-                    Etcd::start(folder.path(), replicas).map(|peer| Box::new(peer) as Box<dyn Side>)
-                }
+                Peer::Redis => Redis::start(folder, replicas).map(|peer| Box::new(peer) as Box<dyn Side>),
+                Peer::Etcd => Etcd::start(folder, replicas).map(|peer| Box::new(peer) as Box<dyn Side>),
             };
             match started {
                 Ok(side) => sides.push(side),

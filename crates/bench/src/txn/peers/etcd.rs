@@ -4,7 +4,7 @@
 //! transaction, beside the milliseconds of a commit that is fsynced by a majority. One connection has one request under way, so as many
 //! connections as transactions under way are used.
 
-use super::{Folder, Server, free_ports, is_plain, plain, puts, until_it_answers};
+use super::{Server, folder, free_ports, is_plain, plain, puts, until_it_answers};
 use crate::drive::{Ask, Lost, OneByOne};
 use crate::txn::side::{Side, Slice, lost};
 use crate::txn::tally::{Counts, Ended, Tally};
@@ -18,6 +18,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::time::Duration;
+use tempfile::TempDir;
 
 /// Longest wait for an answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -33,7 +34,7 @@ pub struct Etcd {
     connections: Vec<Http>,
     filled: Vec<Workload>,
     _servers: Vec<Server>,
-    _folder: Folder,
+    _folder: TempDir,
 }
 
 /// A connection to the gateway.
@@ -48,7 +49,7 @@ impl Etcd {
     /// # Errors
     /// A sentence; it is not installed, for one.
     pub fn start(within: &Path, members: u16) -> Result<Etcd, String> {
-        let folder = Folder::new(within, "etcd")?;
+        let folder = folder(within)?;
         let ports = free_ports(2 * usize::from(members))?;
         let (clients, peers) = ports.split_at(members.into());
         let url = |port: &u16| format!("http://127.0.0.1:{port}");

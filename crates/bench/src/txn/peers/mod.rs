@@ -10,9 +10,10 @@ use protocol::chain::Transaction;
 use protocol::chain::transaction::Change;
 use serve::process::end_with_this_process;
 use std::net::TcpListener;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+use tempfile::TempDir;
 
 /// Until a server answers.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -45,25 +46,9 @@ impl Drop for Server {
     }
 }
 
-/// A folder that is gone in the end.
-pub(super) struct Folder(PathBuf);
-
-impl Folder {
-    pub(super) fn new(within: &Path, name: &str) -> Result<Folder, String> {
-        let path = within.join(format!("millrace-txn-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-        Ok(Folder(path))
-    }
-
-    pub(super) fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+/// A folder within this one, gone in the end.
+pub(super) fn folder(within: &Path) -> Result<TempDir, String> {
+    TempDir::with_prefix_in("millrace-", within).map_err(|error| format!("{}: {error}", within.display()))
 }
 
 /// Ports on loopback that nobody has now.

@@ -2,7 +2,7 @@
 //!
 //! Under way at once in a session: a batch of transactions and one WAIT for all of them, since WAIT holds up what comes after it on a connection.
 
-use super::{Folder, Server, free_ports, is_plain, plain, puts, until_it_answers};
+use super::{Server, folder, free_ports, is_plain, plain, puts, until_it_answers};
 use crate::drive::{Driven, Lost, Start};
 use crate::load::resp::{RespProgress, RespReader, RespReply, command, word};
 use crate::txn::side::{Side, Slice, lost};
@@ -14,6 +14,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::time::Duration;
+use tempfile::TempDir;
 
 /// Longest wait for an answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -24,7 +25,7 @@ pub struct Redis {
     connections: Vec<Connection>,
     filled: Vec<Workload>,
     _servers: Vec<Server>,
-    _folder: Folder,
+    _folder: TempDir,
 }
 
 /// A connection, and what is owed to it.
@@ -42,7 +43,7 @@ impl Redis {
     /// # Errors
     /// A sentence; it is not installed, for one.
     pub fn start(within: &Path, copies: u16) -> Result<Redis, String> {
-        let folder = Folder::new(within, "redis")?;
+        let folder = folder(within)?;
         let ports = free_ports(copies.into())?;
         let mut servers = Vec::new();
         for port in &ports {

@@ -4,13 +4,15 @@ use super::clients::Ports;
 use serve::cluster::members::free_ports;
 use serve::process::end_with_this_process;
 use serve::trace::Port;
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
+use tempfile::TempDir;
 
 /// It serves within this.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
@@ -22,7 +24,7 @@ const SET_TIMEOUT: Duration = Duration::from_secs(5);
 /// See the head of the file. It is killed, and its folder removed, when this is dropped.
 pub(super) struct Node {
     process: Child,
-    folder: PathBuf,
+    folder: TempDir,
     pub admin: Port,
     pub ports: Ports,
 }
@@ -31,7 +33,6 @@ impl Drop for Node {
     fn drop(&mut self) {
         // Whatever state it is in, it is of no use any more.
         let _ = self.process.kill().and_then(|()| self.process.wait());
-        let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 
@@ -59,12 +60,12 @@ impl Node {
             return Err("the system gives no ports".to_owned());
         };
         let ports = Ports { kv, rpc, rec };
-        let name = format!("millrace-contest-{:016x}", u64::from_le_bytes(base::key::random()));
-        let folder = std::env::temp_dir().join(name);
-        base::private::make_directory(&folder).map_err(failed)?;
-        let config = folder.join("node.toml");
+        let private = Permissions::from_mode(0o700);
+        let folder = tempfile::Builder::new().prefix("millrace-").permissions(private).tempdir();
+        let folder = folder.map_err(failed)?;
+        let config = folder.path().join("node.toml");
         std::fs::write(&config, file(admin, ports)).map_err(failed)?;
-        let said = File::create(folder.join("said")).map_err(failed)?;
+        let said = File::create(folder.path().join("said")).map_err(failed)?;
         let mut command = Command::new(program);
         command.arg("up").arg("--config").arg(&config);
         // A group of its own: Ctrl-C is for who started it.
@@ -77,7 +78,7 @@ impl Node {
         while node.admin.get_within("/readyz", SET_TIMEOUT, 1 << 16).is_err() {
             let ended = node.process.try_wait().map_err(failed)?;
             if ended.is_some() || began.elapsed() > START_TIMEOUT {
-                let said = std::fs::read_to_string(node.folder.join("said")).unwrap_or_default();
+                let said = std::fs::read_to_string(node.folder.path().join("said")).unwrap_or_default();
                 return Err(format!("the node does not serve; it said:\n{said}"));
             }
             thread::sleep(READY_INTERVAL);

@@ -11,6 +11,7 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+use tempfile::TempDir;
 
 /// A server starts within this.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
@@ -81,7 +82,7 @@ pub struct Rig {
     /// Where they are.
     pub places: Places,
     processes: Vec<Process>,
-    folder: PathBuf,
+    folder: TempDir,
     group: Option<Bytes>,
 }
 
@@ -91,8 +92,7 @@ impl Rig {
     /// # Errors
     /// Which did not start, and what it said.
     pub fn start(role: Role, group: Option<Bytes>) -> Result<Rig, String> {
-        let folder = std::env::temp_dir().join(format!("millrace-attack-{}", std::process::id()));
-        fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+        let folder = TempDir::with_prefix("millrace-").map_err(|e| format!("a folder of its own: {e}"))?;
         let mut rig = Rig { places: places()?, processes: Vec::new(), folder, group };
         let Places { service, http, gateway, admin, .. } = rig.places;
         let (tcp, admin) = (format!("tcp:{service}"), admin.to_string());
@@ -125,14 +125,14 @@ impl Rig {
 
     fn chain(&mut self) -> Result<(), String> {
         let Places { service, peer, controller, .. } = self.places;
-        let key = self.folder.join("cluster.key");
+        let key = self.folder.path().join("cluster.key");
         base::key::Key::read_or_make(&key).map_err(|e| e.to_string())?;
         let key = key.display().to_string();
         let mut more = ports(4)?.into_iter();
         let mut next = || more.next().expect("as many as were asked for");
         let (peers, serves) = ([peer, next(), next()], [service, next(), next()]);
         let controller = format!("tcp:{controller}");
-        let state = self.folder.join("state").display().to_string();
+        let state = self.folder.path().join("state").display().to_string();
         let words = [
             "chain",
             "controller",
@@ -174,7 +174,7 @@ impl Rig {
             }
             None => Command::new(program),
         };
-        let said = self.folder.join(name.replace(' ', "-"));
+        let said = self.folder.path().join(name.replace(' ', "-"));
         let file = fs::File::create(&said).map_err(|e| format!("{}: {e}", said.display()))?;
         let error = file.try_clone().map_err(|e| e.to_string())?;
         command.args(words).stdin(Stdio::null()).stdout(file).stderr(error);
@@ -235,7 +235,6 @@ impl Drop for Rig {
         }
         // The groups go with their processes; a group is empty now.
         self.processes.clear();
-        let _ = fs::remove_dir_all(&self.folder);
     }
 }
 

@@ -25,11 +25,11 @@ use serde::Serialize;
 use serve::process::parse::duration;
 use serve::process::{interrupt, progress};
 use serve::rpc::RpcError;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use tempfile::TempDir;
 
 /// Change registers and transports under full load, and see that no call is lost.
 ///
@@ -199,7 +199,7 @@ fn failed(cause: std::io::Error) -> RpcError {
 /// The server, on a thread of its own, until it is dropped.
 struct Serving {
     addresses: Vec<Address>,
-    folder: PathBuf,
+    _folder: TempDir,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -207,12 +207,11 @@ struct Serving {
 impl Serving {
     fn start(ledger: &Arc<Ledger>, registers: &Arc<Registers>) -> Result<Serving, RpcError> {
         let name = format!("millrace-soak-{}", std::process::id());
-        let folder = std::env::temp_dir().join(&name);
-        std::fs::create_dir_all(&folder).map_err(failed)?;
+        let folder = TempDir::with_prefix("millrace-").map_err(failed)?;
         let asked = [
-            Address::Shm(folder.join("shm")),
+            Address::Shm(folder.path().join("shm")),
             "udp:127.0.0.1:0".parse().expect("an address"),
-            Address::Unix(folder.join("unix")),
+            Address::Unix(folder.path().join("unix")),
             Address::Memory(name),
         ];
         let mut server = Server::new(Options::default())
@@ -226,7 +225,7 @@ impl Serving {
         let over = Arc::clone(&stop);
         let thread = std::thread::Builder::new().name("soak-server".to_owned());
         let thread = thread.spawn(move || server.run(WaitPolicy::default(), &over)).map_err(failed)?;
-        Ok(Serving { addresses, folder, stop, thread: Some(thread) })
+        Ok(Serving { addresses, _folder: folder, stop, thread: Some(thread) })
     }
 }
 
@@ -237,6 +236,5 @@ impl Drop for Serving {
             // A panic in it was printed, and its clients' calls failed.
             let _ = thread.join();
         }
-        let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
