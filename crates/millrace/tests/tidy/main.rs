@@ -6,8 +6,8 @@
 mod rules;
 
 use rules::{
-    LONG_FUNCTIONS, WIDE_COMMENTS, is_proof, length, long_functions, missing_paths, planted, refused,
-    trespasses, wide_comments,
+    LONG_FUNCTIONS, WIDE_COMMENTS, is_proof, kept_folders, length, long_functions, missing_paths, planted,
+    refused, trespasses, wide_comments,
 };
 use std::collections::BTreeSet;
 use std::fs;
@@ -88,6 +88,15 @@ fn functions_fit_a_screen() {
 fn comments_are_narrow() {
     hold(WIDE_COMMENTS, sources().iter().flat_map(|(path, text)| wide_comments(path, text)));
     assert_eq!(wide_comments("x.rs", &format!("// {}\n// {}", "é".repeat(157), "é".repeat(158))).len(), 1);
+}
+
+#[test]
+fn temporary_folders_go_with_whoever_made_them() {
+    let all = sources();
+    let others = all.iter().filter(|(path, _)| !path.starts_with("millrace/tests/tidy/"));
+    hold(0, others.flat_map(|(path, text)| kept_folders(path, text)));
+    assert_eq!(kept_folders("x.rs", "let path = std::env::temp_dir();\nstruct Folder(PathBuf);").len(), 2);
+    assert!(kept_folders("serve/src/chain/up.rs", "std::env::temp_dir()").is_empty());
 }
 
 #[test]

@@ -140,6 +140,24 @@ pub fn wide_comments(path: &str, text: &str) -> Vec<String> {
     wide.map(|(number, _)| format!("crates/{path}:{number}: break it at {NARROW_COMMENT} columns")).collect()
 }
 
+/// Where products use the system's temporary directory: sockets with short paths, and a place that their users may change.
+const TEMPORARY: &[&str] = &[
+    "bench/src/txn/mod.rs",
+    "plan/src/host/check/node/calls.rs",
+    "serve/src/admin/guard.rs",
+    "serve/src/chain/up.rs",
+    "serve/src/cluster/members.rs",
+    "serve/src/rpc/serve.rs",
+];
+
+/// Temporary folders that somebody has to remove.
+pub fn kept_folders(path: &str, text: &str) -> Vec<String> {
+    let is_kept = |line: &str| line.contains("env::temp_dir") || line.contains("struct Folder(PathBuf)");
+    let lines = code(text).filter(|(_, line)| is_kept(line) && !TEMPORARY.contains(&path));
+    let what = "use tempfile::TempDir::with_prefix(\"millrace-\"), which is removed when it is dropped";
+    lines.map(|(number, _)| format!("crates/{path}:{number}: {what}")).collect()
+}
+
 /// Paths in backticks that are not there.
 pub fn missing_paths(map: &str, text: &str, is_there: impl Fn(&str) -> bool) -> Vec<String> {
     let is_odd = |c: char| !c.is_alphanumeric() && !"/._-".contains(c);
