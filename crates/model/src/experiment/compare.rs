@@ -250,7 +250,6 @@ of = "F1 | a | 64 B | latency"
     #[test]
     fn a_wrong_file_says_where() {
         let cases = [
-            ("where = \"Fig. 2\"", "where = \"Fig. 2\"\nfits = \"toy | nic.latency\"", "must be calibration"),
             ("class = \"calibration\"\nvalue = 1\n", "class = \"calibration\"\n", "T-4"),
             ("why = \"nobody knows\"", "", "T-5"),
             ("of = \"F9 | a |  | latency\"", "of = \"F9\"", "experiment | variant | point | metric"),

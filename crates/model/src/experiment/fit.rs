@@ -1,234 +1,30 @@
-//! Fits constants again, each on the calibration results that name it (`fits = "platform | number"`), and on nothing else.
+//! Fits what is free on results, all constants and all results at once: what two papers share has one value, and no constant is fitted on a result of its own.
 //!
-//! One constant at a time: the value in its range at which the mean of its results' errors is zero, by false position (Illinois); then the next; and all again
-//! until none moves, for one may shift what another was fitted on. A constant whose results are met to [`CLOSE`] stays as it is, so that a second fit changes
-//! nothing. What then still misses is told: the range was too small, or the mechanism is another.
+//! * What may be fitted is known by class: constants that were fitted or chosen, within their ranges.
+//! * Errors count as much as is usual for their size up to [`USUAL`], beyond that less than their square: one result that the model cannot do is not bought
+//!   with all others. Ranges count where they do not hold, orders where they are wrong.
+//! * The search goes along one constant at a time, by steps on a grid that halve; it is bounded, needs no derivative, and is the same in every run. What rows
+//!   say with numbers moved is interpolated ([`super::response`]).
 //!
-//! Source: Dowell & Jarratt, "A modified regula falsi method" (1971).
+//! Two fits: [`Fitting::again`] from where constants are, which stay where nothing is gained, so that after a second one, whose interpolation is nearer, they stay; and that of
+//! [`super::validate`], which forgets where they are.
 
-use super::Rows;
-use super::compare::{Verdict, judge};
-use super::published::{Published, Results};
-use crate::platform::unit::Dimension;
-use crate::platform::{Number, NumberPlace, Platforms};
+use super::published::{Claim, Place, Published, Results, Standing};
+use super::response::{GRID, Parameter, Response, places};
+use crate::platform::NumberPlace;
+use crate::random::ln;
 
-/// Errors of this size are as good as none.
-pub const CLOSE: f64 = 0.002;
-/// All constants are gone through this often at most.
-const ROUNDS: usize = 4;
-/// Runs of one search at most.
-const STEPS: usize = 12;
-/// Runs whose rows are kept.
-const REMEMBERED: usize = 32;
-/// A range is not cut finer than this part of it.
-const FINEST: f64 = 1e-4;
+/// The error of a result that is usual.
+pub const USUAL: f64 = 0.05;
+/// Times that a search goes through all constants at most.
+const ROUNDS: usize = 60;
+/// A constant that has a value is given another if what is missed shrinks by so much: an error of 5 % that becomes one of 4.9 %.
+const GAIN: f64 = 0.01;
 
-/// A constant and the results that it is fitted on.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Task<'a> {
-    /// Which constant.
-    pub constant: NumberPlace,
-    /// On what.
-    pub results: Vec<&'a Published>,
-}
-
-impl Task<'_> {
-    /// Setups that must be run.
-    pub fn experiments(&self) -> Vec<&str> {
-        let mut ids: Vec<&str> = self.results.iter().flat_map(|result| result.experiments()).collect();
-        ids.sort_unstable();
-        ids.dedup();
-        ids
-    }
-
-    /// The mean of the results' errors.
-    fn error(&self, rows: &Rows) -> Result<f64, String> {
-        let errors = self.results.iter().map(|result| match judge(result, rows) {
-            Verdict::NoRow(place) => Err(format!("{}: there is no row {place}", result.id)),
-            other => match other.error() {
-                Some(error) if error.is_finite() => Ok(error),
-                _ => Err(format!("{}: nothing can be fitted on {other:?}", result.id)),
-            },
-        });
-        let errors = errors.collect::<Result<Vec<_>, _>>()?;
-        Ok(errors.iter().sum::<f64>() / errors.len() as f64)
-    }
-}
-
-/// The constants that results name, in the order in which they are named.
-pub fn tasks(results: &Results) -> Vec<Task<'_>> {
-    let mut tasks: Vec<Task<'_>> = Vec::new();
-    for result in &results.all {
-        let Some(constant) = &result.fits else { continue };
-        match tasks.iter_mut().find(|task| task.constant == *constant) {
-            Some(task) => task.results.push(result),
-            None => tasks.push(Task { constant: constant.clone(), results: vec![result] }),
-        }
-    }
-    tasks
-}
-
-/// A constant after the fit.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Fitted<'a> {
-    /// Which, and on what.
-    pub task: Task<'a>,
-    /// As the platform has it.
-    pub number: Number,
-    /// Its value now, in the number's unit.
-    pub value: f64,
-    /// The mean error of its results before.
-    pub error_before: f64,
-    /// And now.
-    pub error: f64,
-}
-
-impl Fitted<'_> {
-    /// Whether it is another than before.
-    pub fn moved(&self) -> bool {
-        self.value != self.number.value
-    }
-
-    /// Whether it went as far as its range allows, and its results still are not met.
-    pub fn at_an_end(&self) -> bool {
-        let (least, most) = self.number.range;
-        self.error.abs() > CLOSE && (self.value == least || self.value == most)
-    }
-}
-
-/// Fits what the results name, on these platforms; `run` runs an experiment by its id.
-///
-/// # Errors
-/// A constant that no platform has, a row that no experiment has, or what `run` says.
-pub fn fit<'a>(
-    results: &'a Results,
-    platforms: &Platforms,
-    run: &mut dyn FnMut(&str, &Platforms) -> Result<Rows, String>,
-) -> Result<Vec<Fitted<'a>>, String> {
-    let mut all = Vec::new();
-    for task in tasks(results) {
-        let number = platforms.number(&task.constant).map_err(|error| error.to_string())?;
-        all.push(Fitted { value: number.value, task, number, error_before: f64::NAN, error: f64::NAN });
-    }
-    let mut memo = Memo { ran: Vec::new(), run };
-    for round in 0..ROUNDS {
-        let mut moved = false;
-        for at in 0..all.len() {
-            let others: Vec<_> = all.iter().map(|one| (one.task.constant.clone(), one.value)).collect();
-            let one = &mut all[at];
-            let mut error = |value: f64| {
-                let mut values = others.clone();
-                values[at].1 = value;
-                one.task.error(&memo.rows(&one.task.experiments(), platforms, &values)?)
-            };
-            let before = error(one.value)?;
-            let (value, after) = search(&one.number, (one.value, before), &mut error)?;
-            if round == 0 {
-                one.error_before = before;
-            }
-            moved |= value != one.value;
-            (one.value, one.error) = (value, after);
-        }
-        if !moved || all.len() == 1 {
-            break;
-        }
-    }
-    Ok(all)
-}
-
-/// What was run already: constants of one experiment are often tried beside the same others.
-struct Memo<'a> {
-    ran: Vec<(String, Vec<f64>, Rows)>,
-    run: &'a mut dyn FnMut(&str, &Platforms) -> Result<Rows, String>,
-}
-
-impl Memo<'_> {
-    fn rows(
-        &mut self,
-        ids: &[&str],
-        platforms: &Platforms,
-        constants: &[(NumberPlace, f64)],
-    ) -> Result<Rows, String> {
-        let values: Vec<f64> = constants.iter().map(|(_, value)| *value).collect();
-        let mut rows = Rows::default();
-        for id in ids {
-            if let Some((.., same)) = self.ran.iter().find(|(its, at, _)| its == id && *at == values) {
-                rows.append(same.clone());
-                continue;
-            }
-            let changed = platforms.with_values(constants.iter().map(|(place, of)| (place, *of)));
-            let new = (self.run)(id, &changed.map_err(|error| error.to_string())?)?;
-            rows.append(new.clone());
-            if self.ran.len() == REMEMBERED {
-                self.ran.remove(0);
-            }
-            self.ran.push(((*id).to_string(), values.clone(), new));
-        }
-        Ok(rows)
-    }
-}
-
-type Point = (f64, f64);
-
-/// The value with the least error that was found, and the error.
-fn search(
-    number: &Number,
-    now: Point,
-    error: &mut dyn FnMut(f64) -> Result<f64, String>,
-) -> Result<Point, String> {
-    let (least, most) = number.range;
-    if now.1.abs() <= CLOSE || least == most {
-        return Ok(now);
-    }
-    let mut at = |value: f64| Ok::<Point, String>((value, error(value)?));
-    let ends = [at(least)?, at(most)?];
-    let mut best = now;
-    let keep = |best: &mut Point, new: Point| {
-        // By a margin: noise moves nothing.
-        if new.1.abs() < best.1.abs() - CLOSE / 4.0 {
-            *best = new;
-        }
-    };
-    ends.into_iter().for_each(|end| keep(&mut best, end));
-    let crosses = |a: Point, b: Point| (a.1 < 0.0) != (b.1 < 0.0);
-    let brackets = [(ends[0], now), (now, ends[1])];
-    let Some((mut left, mut right)) = brackets.into_iter().find(|(a, b)| crosses(*a, *b)) else {
-        return Ok(best);
-    };
-    let (mut weights, mut last) = ([1.0, 1.0], None);
-    for _ in 0..STEPS {
-        let finest = if whole(number) { 1.0 } else { (most - least) * FINEST };
-        if best.1.abs() <= CLOSE || right.0 - left.0 <= finest {
-            break;
-        }
-        let (a, b) = (left.1 * weights[0], right.1 * weights[1]);
-        let middle = at(inside(number, (left.0 * b - right.0 * a) / (b - a), (left.0, right.0)))?;
-        keep(&mut best, middle);
-        // The end that stays a second time counts half, or it would stay for good.
-        let replaces_left = crosses(middle, right);
-        match replaces_left {
-            true => (left, weights[0]) = (middle, 1.0),
-            false => (right, weights[1]) = (middle, 1.0),
-        }
-        let stayed = usize::from(replaces_left);
-        weights[stayed] = if last == Some(stayed) { weights[stayed] / 2.0 } else { weights[stayed] };
-        last = Some(stayed);
-    }
-    Ok(best)
-}
-
-fn whole(number: &Number) -> bool {
-    number.unit.dimension == Dimension::Count
-}
-
-/// `value` as a file would write it, truly between two others.
-fn inside(number: &Number, value: f64, (low, high): (f64, f64)) -> f64 {
-    let written = if whole(number) { value.round() } else { rounded(value, 5) };
-    if low < written && written < high {
-        return written;
-    }
-    let middle = f64::midpoint(low, high);
-    if whole(number) { middle.floor() } else { middle }
+/// The results that count.
+pub fn counted(results: &Results) -> Vec<&Published> {
+    let counts = |standing| matches!(standing, Standing::Calibration | Standing::Prediction);
+    results.all.iter().filter(|result| counts(result.standing)).collect()
 }
 
 /// With so many significant digits.
@@ -236,97 +32,193 @@ pub fn rounded(value: f64, digits: usize) -> f64 {
     format!("{value:.*e}", digits - 1).parse().expect("it was printed as a number")
 }
 
+/// A claim, with rows by where they are among the places.
+#[derive(Clone, Debug)]
+enum Aim {
+    /// The logarithms of both ends, if they have one; which rows, and over which.
+    Within(Option<f64>, Option<f64>, Vec<usize>, Option<usize>),
+    Rising(Vec<usize>),
+}
+
+impl Aim {
+    fn of(claim: &Claim, places: &[&Place]) -> Aim {
+        let at = |place: &Place| places.iter().position(|its| *its == place).expect("all places are there");
+        let end = |value: f64| (value > 0.0).then(|| ln(value));
+        match claim {
+            Claim::Within { range, of, over } => {
+                Aim::Within(end(range.0), end(range.1), of.iter().map(at).collect(), over.as_ref().map(at))
+            }
+            Claim::Rising(places) => Aim::Rising(places.iter().map(at).collect()),
+        }
+    }
+
+    /// How far it is missed, in the logarithm, when what is said is off by so much.
+    fn error(&self, off: f64, said: &[f64]) -> f64 {
+        match self {
+            Aim::Within(least, most, of, over) => {
+                let over = over.map_or(0.0, |over| said[over]);
+                let outside = |at: &usize| {
+                    let value = said[*at] - over + off;
+                    let below = least.map_or(0.0, |least| least - value);
+                    below.max(most.map_or(0.0, |most| value - most)).max(0.0)
+                };
+                of.iter().map(outside).fold(0.0, f64::max)
+            }
+            Aim::Rising(places) => {
+                places.windows(2).map(|pair| said[pair[0]] - said[pair[1]]).fold(0.0, f64::max)
+            }
+        }
+    }
+
+    /// The logarithm of what it is about, if that is one value.
+    fn value(&self, said: &[f64]) -> Option<f64> {
+        let Aim::Within(.., of, over) = self else { return None };
+        let [of] = of[..] else { return None };
+        Some(said[of] - over.map_or(0.0, |over| said[over])).filter(|value| value.is_finite())
+    }
+}
+
+/// Constants, results, and how these answer to those.
+#[derive(Debug)]
+pub struct Fitting<'a> {
+    /// Numbers that could be others.
+    pub parameters: &'a [Parameter],
+    /// What rows say with them.
+    pub response: &'a Response,
+    results: Vec<&'a Published>,
+    aims: Vec<Aim>,
+}
+
+impl<'a> Fitting<'a> {
+    /// Of those results that count.
+    pub fn new(results: &'a Results, parameters: &'a [Parameter], response: &'a Response) -> Fitting<'a> {
+        let (places, results) = (places(results), counted(results));
+        let aim = |result: &&Published| {
+            Aim::of(result.claim.as_ref().expect("what counts claims something"), &places)
+        };
+        let aims = results.iter().map(aim).collect();
+        Fitting { parameters, response, results, aims }
+    }
+
+    /// Results that count.
+    pub fn results(&self) -> &[&'a Published] {
+        &self.results
+    }
+
+    /// The logarithm of what a result is about, if that is one value.
+    pub(super) fn value(&self, result: usize, said: &[f64]) -> Option<f64> {
+        self.aims[result].value(said)
+    }
+
+    /// Where the numbers are after a fit on all results from where they are.
+    pub fn again(&self) -> Vec<i32> {
+        let all: Vec<usize> = (0..self.results.len()).collect();
+        let exact = vec![0.0; self.results.len()];
+        self.search(self.response.now.clone(), GAIN, |said| self.cost(&all, &exact, said), |_, _| 0.0)
+    }
+
+    /// What is missed by these results, each off by so much, with rows as they are said.
+    pub(super) fn cost(&self, used: &[usize], off: &[f64], said: &[f64]) -> f64 {
+        let one = |at: &usize| {
+            let error = self.aims[*at].error(off[*at], said) / USUAL;
+            if error.is_finite() { (1.0 + error * error).sqrt() - 1.0 } else { 0.0 }
+        };
+        used.iter().map(one).sum()
+    }
+
+    /// From some positions to others with the least cost and what each adds to it, by steps that gain more than `gain`.
+    pub(super) fn search(
+        &self,
+        mut positions: Vec<i32>,
+        gain: f64,
+        cost: impl Fn(&[f64]) -> f64,
+        adds: impl Fn(usize, i32) -> f64,
+    ) -> Vec<i32> {
+        let free: Vec<usize> = (0..positions.len()).filter(|at| self.parameters[*at].is_free()).collect();
+        let mut said = self.response.at(&positions);
+        let mut missed = cost(&said);
+        let mut step = GRID / 2;
+        let mut rounds = 0;
+        while step > 0 && rounds < ROUNDS {
+            rounds += 1;
+            let mut moved = false;
+            for at in &free {
+                for by in [step, -step] {
+                    let position = (positions[*at] + by).clamp(-GRID, GRID);
+                    let mut there = said.clone();
+                    self.response.add(&mut there, (*at, positions[*at]), -1.0);
+                    self.response.add(&mut there, (*at, position), 1.0);
+                    let cost = cost(&there);
+                    if cost + adds(*at, position) < missed + adds(*at, positions[*at]) - gain {
+                        (missed, positions[*at], said, moved) = (cost, position, there, true);
+                        break;
+                    }
+                }
+            }
+            step = if moved { step } else { step / 2 };
+        }
+        positions
+    }
+
+    /// The free constants at these positions, with their values.
+    pub fn values(&self, positions: &[i32]) -> Vec<(NumberPlace, f64)> {
+        let free = self.parameters.iter().zip(positions).filter(|(of, _)| of.is_free());
+        free.map(|(of, position)| (of.place.clone(), of.value(*position))).collect()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiment::response::{Based, Job, jobs, logarithms};
     use crate::experiment::toy;
-    use crate::platform::Platform;
-    use proptest::prelude::*;
+    use crate::platform::Platforms;
+    use crate::random::exp;
+    use crate::system::System;
 
-    fn results(text: &str) -> Results {
-        Results::parse(text, "toy.toml").expect("it is right")
-    }
-
-    fn toys() -> Platforms {
-        Platforms::shipped().with(toy::platform())
+    /// Fits the toy's latency, which begins at so many nanoseconds, on what was published of it; the latency then.
+    fn fitted(published: f64, begins_at: f64) -> f64 {
+        let platforms = Platforms::shipped().with(toy::platform());
+        let parameters = Parameter::all(&System::of_toys(), &platforms).expect("its file is right");
+        let latency = parameters.iter().position(|of| of.is_free()).expect("there is one");
+        let platforms =
+            platforms.with_values([(&parameters[latency].place, begins_at)]).expect("it is there");
+        let parameters = Parameter::all(&System::of_toys(), &platforms).expect("its file is right");
+        let results = toy::RESULTS.replace("0.25", &published.to_string());
+        let results = Results::parse(&results, "toy.toml").expect("it is right");
+        let based = [Based::run(toy::EXPERIMENT, &platforms, 1, (1000, 1)).expect("it is complete")];
+        let places = places(&results);
+        let run = |job: &Job| {
+            let of = &parameters[job.parameter];
+            let rows = based[0].at(&platforms, &[(of.place.clone(), of.value(job.position))]);
+            (*job, logarithms(&places, &rows.expect("it is complete")))
+        };
+        let moved: Vec<_> = jobs(&based, &parameters, true).iter().map(run).collect();
+        let response = Response::of(&parameters, logarithms(&places, &based[0].rows), &moved);
+        let fitting = Fitting::new(&results, &parameters, &response);
+        let positions = fitting.again();
+        // What is not free stays.
+        assert!((0..3).all(|at| at == latency || positions[at] == response.now[at]));
+        let said = exp(fitting.value(0, &response.at(&positions)).expect("a number"));
+        assert!((said / published - 1.0).abs() < 0.02 || published > 0.4, "{said} of {published}");
+        fitting.values(&positions)[0].1
     }
 
     #[test]
-    fn a_constant_is_found_and_a_second_fit_changes_nothing() {
-        let results = results(toy::RESULTS);
-        let mut runs = 0;
-        let mut run = |_: &str, on: &Platforms| {
-            runs += 1;
-            (toy::EXPERIMENT.run)(on, 1).map_err(|error| error.to_string())
-        };
-        let fitted = fit(&results, &toys(), &mut run).expect("it has all");
+    fn a_constant_is_found_from_anywhere_and_then_stays() {
         // 250 ns are 100 ns of service and the constant.
-        assert!((fitted[0].value - 150.0).abs() < 0.6 && fitted[0].moved(), "{fitted:?}");
-        assert!((fitted[0].error_before + 0.2).abs() < 1e-9 && fitted[0].error.abs() <= CLOSE);
-        assert_eq!(fitted[0].task.experiments(), ["X1"]);
-        let again = toys().with_values([(&fitted[0].task.constant, fitted[0].value)]).expect("it is there");
-        assert!(!fit(&results, &again, &mut run).expect("it has all")[0].moved());
-        assert!(runs < 12, "{runs}");
-    }
-
-    #[test]
-    fn what_the_range_does_not_allow_is_said() {
-        let results = results(&toy::RESULTS.replace("0.25", "0.5"));
-        let mut run = |_: &str, on: &Platforms| (toy::EXPERIMENT.run)(on, 1).map_err(|e| e.to_string());
-        let fitted = fit(&results, &toys(), &mut run).expect("it has all");
-        assert!(fitted[0].at_an_end() && fitted[0].value == 200.0 && fitted[0].error < -0.3, "{fitted:?}");
-    }
-
-    #[test]
-    fn what_cannot_be_fitted_is_an_error() {
-        let mut run = |_: &str, on: &Platforms| (toy::EXPERIMENT.run)(on, 1).map_err(|e| e.to_string());
-        for (from, to, why) in [
-            ("nic.latency", "nic.depth", "nic.depth"),
-            ("toy |", "boy |", "boy"),
-            ("| NIC |", "| nick |", "no row"),
-        ] {
-            let results = results(&toy::RESULTS.replace(from, to));
-            let said = fit(&results, &toys(), &mut run);
-            assert!(said.is_err_and(|said| said.contains(why)), "{to}");
-        }
-    }
-
-    fn number(range: (f64, f64), unit: &str) -> Number {
-        let (least, most) = range;
-        let text = format!(
-            "name = \"a\"\ntitle = \"b\"\nfamily = \"c\"\n[n]\nn = {{ value = {least}, unit = \"{unit}\", class = \"fitted\", source = \"s\", range = [{least}, {most}] }}"
-        );
-        Platform::parse(&text, "a.toml").expect("it is right").number("n.n").expect("it is there").clone()
-    }
-
-    proptest! {
-        #[test]
-        fn a_rising_or_falling_curve_is_met_where_it_crosses(
-            root in 0.05f64..0.95, power in 0.3f64..3.0, falling: bool, start in 0.0f64..1.0
-        ) {
-            let number = number((10.0, 110.0), "ns");
-            let mut runs = 0;
-            let mut curve = |value: f64| {
-                runs += 1;
-                let rise = ((value - 10.0) / 100.0).max(0.0).powf(power) - root.powf(power);
-                Ok(if falling { -rise } else { rise })
-            };
-            let start = rounded(10.0 + 100.0 * start, 5);
-            let now = (start, curve(start).expect("it never fails"));
-            let (value, error) = search(&number, now, &mut curve).expect("it never fails");
-            prop_assert!(error.abs() <= CLOSE, "{} with error {}", value, error);
-            prop_assert!((10.0..=110.0).contains(&value) && runs <= STEPS + 3);
+        for begins_at in [50.0, 100.0, 200.0] {
+            let first = fitted(0.25, begins_at);
+            assert!((first - 150.0).abs() < 6.0, "{begins_at}: {first}");
+            // Near by, what is interpolated is nearer as well.
+            let second = fitted(0.25, first);
+            assert!((second - 150.0).abs() < 3.0, "{begins_at}: {second}");
+            assert_eq!(fitted(0.25, second), second);
         }
     }
 
     #[test]
-    fn counts_stay_whole() {
-        let number = number((1.0, 64.0), "count");
-        let mut curve = |value: f64| {
-            assert_eq!(value.fract(), 0.0);
-            Ok((value - 23.4) / 23.4)
-        };
-        let (value, _) = search(&number, (1.0, -0.9), &mut curve).expect("it never fails");
-        assert_eq!(value, 23.0);
+    fn what_the_range_does_not_allow_ends_at_its_end() {
+        assert_eq!(fitted(0.5, 100.0), 200.0);
     }
 }

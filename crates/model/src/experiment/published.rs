@@ -30,10 +30,8 @@
 //! ```
 //!
 //! *calibration*: a constant is fitted on it, and its error says nothing; *prediction*: nothing was; *restates*: it repeats an input or another result, and
-//! counts for nothing. With `fits = "bluefield2-ib | nic.latency"` a calibration result says which constant, and [`super::fit`] can fit it again. One result
-//! fits one constant. A prediction that is a range and is looked at in one place says why (`why`) there is no other.
+//! counts for nothing. [`super::fit`] fits them again, all at once. A prediction that is a range and is looked at in one place says why (`why`) there is no other.
 
-use crate::platform::NumberPlace;
 use serde::Deserialize;
 use std::fmt;
 
@@ -107,8 +105,6 @@ pub struct Published {
     pub standing: Standing,
     /// What is held against it, and how; not for what is not modelled.
     pub claim: Option<Claim>,
-    /// The constant that is fitted on it.
-    pub fits: Option<NumberPlace>,
     /// Why it is not modelled, or what to know about it.
     pub why: Option<String>,
 }
@@ -154,7 +150,6 @@ struct Entry {
     order: Option<Vec<Place>>,
     of: Option<Of>,
     over: Option<Place>,
-    fits: Option<NumberPlace>,
     why: Option<String>,
 }
 
@@ -184,7 +179,7 @@ impl TryFrom<Entry> for Published {
     type Error = String;
 
     fn try_from(entry: Entry) -> Result<Published, String> {
-        let Entry { id, what, source, class: standing, value, range, order, of, over, fits, why } = entry;
+        let Entry { id, what, source, class: standing, value, range, order, of, over, why } = entry;
         let range = range.or(value.map(|value| (value, value)));
         let claim = match (range, of, order) {
             (Some(range), Some(Of(of)), None) if range.0 < range.1 || range.0 == range.1 && of.len() == 1 => {
@@ -216,13 +211,7 @@ impl TryFrom<Entry> for Published {
             }
             _ => {}
         }
-        let fittable = standing == Standing::Calibration && matches!(claim, Some(Claim::Within { .. }));
-        if fits.is_some() && !fittable {
-            return Err(format!(
-                "{id} fits a constant: its class must be calibration, with a value or a range"
-            ));
-        }
-        Ok(Published { id, what, source, standing, claim, fits, why })
+        Ok(Published { id, what, source, standing, claim, why })
     }
 }
 

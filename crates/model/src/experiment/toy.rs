@@ -25,7 +25,6 @@ where = "Fig. 1"
 class = "calibration"
 value = 0.25
 of = "X1 | NIC | 64 B | latency"
-fits = "toy | nic.latency"
 "#;
 
 /// Latency is the NIC's and a service.

@@ -1,31 +1,25 @@
-//! How well results are told by a model that has not seen them: some are left out, what is free is fitted on the others, and those left out are predicted.
+//! How well results are told by a model that has not seen them: some are left out, what is free is fitted on the others ([`super::fit`]), and those left out
+//! are predicted.
 //!
-//! * What may be fitted is known by class: constants that were fitted or chosen. Their shipped values are forgotten: a fit begins in the middle of the range,
-//!   and is drawn there (a normal distribution that has 80 % in the range) by as much as results say nothing. So a constant that only what was left out
-//!   could tell is worth its range, no more.
-//! * Errors count as much as is usual for their size up to [`USUAL`], beyond that less than their square: one result that the model cannot do is not bought
-//!   with all others. Ranges count where they do not hold, orders where they are wrong.
-//! * The search goes along one constant at a time, by steps on a grid that halve; it is bounded, needs no derivative, and is the same in every run.
+//! * Values that constants are shipped with are forgotten: a fit begins in the middle of the range, and is drawn there (a normal distribution that has 80 % in
+//!   the range) by as much as results say nothing. So a constant that only what was left out could tell is worth its range, no more.
 //! * An interval is the spread of fits on results that are each off by something usual, with a middle drawn from each range; numbers that are not free
 //!   are drawn from their ranges as well.
 //!
 //! Source: randomised maximum likelihood, Kitanidis (1995).
 
 use super::compare::within;
-use super::published::{Claim, Place, Published, Results, Standing};
-use super::response::{GRID, Parameter, Response, places};
-use crate::random::{exp, ln};
+use super::fit::{Fitting, USUAL};
+use super::published::{Claim, Published};
+use super::response::GRID;
+use crate::random::exp;
 use base::Prng;
 use std::collections::BTreeMap;
 
-/// The error of a result that is usual.
-pub const USUAL: f64 = 0.05;
 /// The share of what comes that intervals are to have in them.
 pub const COVERAGE: f64 = 0.8;
 /// Standard deviations of a normal distribution, on each side of its mean, that have [`COVERAGE`] between them.
 const SPREAD: f64 = 1.2816;
-/// Times that a search goes through all constants at most.
-const ROUNDS: usize = 60;
 /// Fits of an interval.
 const DRAWN: u64 = 40;
 
@@ -54,12 +48,6 @@ impl Out {
     }
 }
 
-/// The results that count.
-pub fn counted(results: &Results) -> Vec<&Published> {
-    let counts = |standing| matches!(standing, Standing::Calibration | Standing::Prediction);
-    results.all.iter().filter(|result| counts(result.standing)).collect()
-}
-
 /// Sets of results that are left out together, as indices.
 pub fn folds(results: &[&Published], out: Out) -> Vec<Vec<usize>> {
     let mut folds: BTreeMap<String, Vec<usize>> = BTreeMap::new();
@@ -80,61 +68,6 @@ fn figure(source: &str) -> String {
     first.trim().trim_end_matches(|c: char| c.is_ascii_lowercase()).into()
 }
 
-/// A claim, with rows by where they are among the places.
-#[derive(Clone, Debug)]
-enum Aim {
-    /// The logarithms of both ends, if they have one; which rows, and over which.
-    Within(Option<f64>, Option<f64>, Vec<usize>, Option<usize>),
-    Rising(Vec<usize>),
-}
-
-impl Aim {
-    fn of(claim: &Claim, places: &[&Place]) -> Aim {
-        let at = |place: &Place| places.iter().position(|its| *its == place).expect("all places are there");
-        let end = |value: f64| (value > 0.0).then(|| ln(value));
-        match claim {
-            Claim::Within { range, of, over } => {
-                Aim::Within(end(range.0), end(range.1), of.iter().map(at).collect(), over.as_ref().map(at))
-            }
-            Claim::Rising(places) => Aim::Rising(places.iter().map(at).collect()),
-        }
-    }
-
-    /// How far it is missed, in the logarithm, when what is said is off by so much.
-    fn error(&self, off: f64, said: &[f64]) -> f64 {
-        match self {
-            Aim::Within(least, most, of, over) => {
-                let over = over.map_or(0.0, |over| said[over]);
-                let outside = |at: &usize| {
-                    let value = said[*at] - over + off;
-                    let below = least.map_or(0.0, |least| least - value);
-                    below.max(most.map_or(0.0, |most| value - most)).max(0.0)
-                };
-                of.iter().map(outside).fold(0.0, f64::max)
-            }
-            Aim::Rising(places) => {
-                places.windows(2).map(|pair| said[pair[0]] - said[pair[1]]).fold(0.0, f64::max)
-            }
-        }
-    }
-
-    /// The logarithm of what it is about, if that is one value.
-    fn value(&self, said: &[f64]) -> Option<f64> {
-        let Aim::Within(.., of, over) = self else { return None };
-        let [of] = of[..] else { return None };
-        Some(said[of] - over.map_or(0.0, |over| said[over])).filter(|value| value.is_finite())
-    }
-}
-
-/// What a system's fits rest on.
-#[derive(Debug)]
-pub struct Validation<'a> {
-    parameters: &'a [Parameter],
-    response: &'a Response,
-    results: Vec<&'a Published>,
-    aims: Vec<Aim>,
-}
-
 /// A fit without some results, and what it says of them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fold {
@@ -146,36 +79,21 @@ pub struct Fold {
     pub intervals: Vec<Option<(f64, f64)>>,
 }
 
-impl<'a> Validation<'a> {
-    /// Of a system's results.
-    pub fn new(results: &'a Results, parameters: &'a [Parameter], response: &'a Response) -> Validation<'a> {
-        let (places, results) = (places(results), counted(results));
-        let aim = |result: &&Published| {
-            Aim::of(result.claim.as_ref().expect("what counts claims something"), &places)
-        };
-        let aims = results.iter().map(aim).collect();
-        Validation { parameters, response, results, aims }
-    }
-
-    /// Results that count.
-    pub fn results(&self) -> &[&'a Published] {
-        &self.results
-    }
-
+impl Fitting<'_> {
     /// Fits on all but these, and says how sure it is of them.
     pub fn fold(&self, out: &[usize], seed: u64) -> Fold {
-        let used: Vec<usize> = (0..self.results.len()).filter(|at| !out.contains(at)).collect();
-        let (middle, exact) = (vec![0.0; self.parameters.len()], vec![0.0; self.results.len()]);
-        let positions = self.fit(&used, &middle, &exact);
+        let used: Vec<usize> = (0..self.results().len()).filter(|at| !out.contains(at)).collect();
+        let (middle, exact) = (vec![0.0; self.parameters.len()], vec![0.0; self.results().len()]);
+        let positions = self.anew(&used, &middle, &exact);
         let said = self.response.at(&positions);
-        let centre: Vec<_> = out.iter().map(|at| self.aims[*at].value(&said)).collect();
+        let centre: Vec<_> = out.iter().map(|at| self.value(*at, &said)).collect();
         let mut drawn: Vec<Vec<f64>> = vec![vec![]; out.len()];
         for draw in 0..DRAWN {
             let prng = &mut Prng::for_entity(seed, draw, 31);
             let middle: Vec<f64> =
                 self.parameters.iter().map(|_| normal(prng) * f64::from(GRID) / SPREAD).collect();
-            let off: Vec<f64> = self.results.iter().map(|_| normal(prng) * USUAL).collect();
-            let mut positions = self.fit(&used, &middle, &off);
+            let off: Vec<f64> = self.results().iter().map(|_| normal(prng) * USUAL).collect();
+            let mut positions = self.anew(&used, &middle, &off);
             for (at, parameter) in self.parameters.iter().enumerate().filter(|(_, of)| !of.is_free()) {
                 let end = f64::from(if middle[at] < 0.0 {
                     parameter.position() + GRID
@@ -187,7 +105,7 @@ impl<'a> Validation<'a> {
             }
             let said = self.response.at(&positions);
             for (all, at) in drawn.iter_mut().zip(out) {
-                all.extend(self.aims[*at].value(&said));
+                all.extend(self.value(*at, &said));
             }
         }
         let interval = |(mut all, centre): (Vec<f64>, Option<f64>)| {
@@ -202,56 +120,19 @@ impl<'a> Validation<'a> {
     }
 
     /// The numbers with which these results, each off by so much, come out best, drawn to these middles.
-    fn fit(&self, used: &[usize], middle: &[f64], off: &[f64]) -> Vec<i32> {
-        let mut positions = self.response.now.clone();
-        let free: Vec<usize> = (0..positions.len()).filter(|at| self.parameters[*at].is_free()).collect();
-        free.iter().for_each(|at| positions[*at] = 0);
-        let mut said = self.response.at(&positions);
+    fn anew(&self, used: &[usize], middle: &[f64], off: &[f64]) -> Vec<i32> {
+        let begin = self.response.now.iter().zip(self.parameters);
+        let begin = begin.map(|(now, of)| if of.is_free() { 0 } else { *now }).collect();
         let drawn = |at: usize, position: i32| {
             let away = (f64::from(position) - middle[at]) * SPREAD / f64::from(GRID);
             away * away / 2.0
         };
-        let mut missed = self.cost(used, off, &said);
-        let mut step = GRID / 2;
-        let mut rounds = 0;
-        while step > 0 && rounds < ROUNDS {
-            rounds += 1;
-            let mut moved = false;
-            for at in &free {
-                for by in [step, -step] {
-                    let position = (positions[*at] + by).clamp(-GRID, GRID);
-                    let mut there = said.clone();
-                    self.response.add(&mut there, (*at, positions[*at]), -1.0);
-                    self.response.add(&mut there, (*at, position), 1.0);
-                    let cost = self.cost(used, off, &there);
-                    if cost + drawn(*at, position) < missed + drawn(*at, positions[*at]) - 1e-9 {
-                        (missed, positions[*at], said, moved) = (cost, position, there, true);
-                        break;
-                    }
-                }
-            }
-            step = if moved { step } else { step / 2 };
-        }
-        positions
-    }
-
-    fn cost(&self, used: &[usize], off: &[f64], said: &[f64]) -> f64 {
-        let one = |at: &usize| {
-            let error = self.aims[*at].error(off[*at], said) / USUAL;
-            if error.is_finite() { (1.0 + error * error).sqrt() - 1.0 } else { 0.0 }
-        };
-        used.iter().map(one).sum()
-    }
-
-    /// The free constants of a fold, with their values.
-    pub fn values(&self, fold: &Fold) -> Vec<(crate::platform::NumberPlace, f64)> {
-        let free = self.parameters.iter().zip(&fold.positions).filter(|(of, _)| of.is_free());
-        free.map(|(of, position)| (of.place.clone(), of.value(*position))).collect()
+        self.search(begin, 1e-9, |said| self.cost(used, off, said), drawn)
     }
 
     /// Whether what was published is in an interval around what a fit says; of a single number.
     pub fn covers(&self, result: usize, modelled: f64, interval: Option<(f64, f64)>) -> Option<bool> {
-        let Some(Claim::Within { range: (least, most), .. }) = &self.results[result].claim else {
+        let Some(Claim::Within { range: (least, most), .. }) = &self.results()[result].claim else {
             return None;
         };
         let (low, high) = interval.filter(|_| least == most)?;
@@ -267,7 +148,8 @@ fn normal(prng: &mut Prng) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::response::{Based, jobs, logarithms};
+    use crate::experiment::published::Results;
+    use crate::experiment::response::{Based, Parameter, Response, jobs, logarithms, places};
     use crate::experiment::toy;
     use crate::platform::Platforms;
     use crate::system::System;
@@ -305,10 +187,10 @@ why = "a toy"
         };
         let moved: Vec<_> = jobs(&based, &parameters, false).iter().map(run).collect();
         let response = Response::of(&parameters, logarithms(&places, &based[0].rows), &moved);
-        let validation = Validation::new(&results, &parameters, &response);
+        let validation = Fitting::new(&results, &parameters, &response);
         assert_eq!(folds(validation.results(), Out::Figure), [vec![0], vec![1, 2]]);
         assert_eq!(folds(validation.results(), Out::System), [vec![0, 1, 2]]);
-        let latency = |out: &[usize]| validation.values(&validation.fold(out, 1))[0].1;
+        let latency = |out: &[usize]| validation.values(&validation.fold(out, 1).positions)[0].1;
         assert!((latency(&[0]) - 150.0).abs() < 12.0 && (latency(&[1]) - 150.0).abs() < 8.0);
         assert!((latency(&[0, 2]) - 100.0).abs() < 3.0, "{}", latency(&[0, 2]));
         let (told, untold) = (validation.fold(&[1], 1), validation.fold(&[0, 2], 1));

@@ -2,6 +2,7 @@
 //!
 //! A file per command; platforms are named as `millrace model platforms` lists them, or by the path of a file.
 
+mod answering;
 mod audit;
 mod evaluation;
 mod files;

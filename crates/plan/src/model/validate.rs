@@ -1,21 +1,22 @@
 //! `millrace model validate`: results are left out, what is free is fitted on the others, what was left out is predicted and held against the published.
 
 use super::Failure;
+use super::answering::{Answering, EVENTS, QUICK_EVENTS, run};
 use crate::model::repro::beside;
 use crate::parallel;
 use crate::print;
 use bench::report::{Block, Report, Section, Table, environment};
 use clap::Args;
 use model::Platforms;
+use model::experiment::Rows;
 use model::experiment::compare::{Verdict, judge, median};
-use model::experiment::published::{Published, Results};
-use model::experiment::response::{Based, Job, Parameter, Response, jobs, logarithms, places};
-use model::experiment::validate::{COVERAGE, Fold, Out, Validation, folds};
-use model::experiment::{Experiment, Rows};
-use model::platform::{LoadError, NumberPlace};
+use model::experiment::fit::Fitting;
+use model::experiment::published::Published;
+use model::experiment::response::{Based, Parameter};
+use model::experiment::validate::{COVERAGE, Fold, Out, folds};
+use model::platform::NumberPlace;
 use model::system::{self, System};
 use serde_json::json;
-use serve::process::panics::caught;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -46,11 +47,6 @@ pub struct Validate {
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
 }
-
-/// Events of an experiment, about, and by how much spans may be shorter for that.
-const EVENTS: (u64, u64) = (2_000_000, 4);
-/// … with `--quick`.
-const QUICK_EVENTS: (u64, u64) = (300_000, 16);
 
 /// A result that was left out, or none was.
 struct Told {
@@ -98,15 +94,16 @@ impl Validate {
         let results = system.results()?;
         let platforms = Platforms::shipped();
         let parameters = Parameter::all(system, &platforms)?;
-        let based = self.based(system, &results)?;
-        let response = self.response(system, &results, &based, &parameters)?;
-        let validation = Validation::new(&results, &parameters, &response);
-        let all = |out: Out| folds(validation.results(), out).into_iter().map(move |fold| (out, fold));
+        let (events, free_only) = (if self.quick { QUICK_EVENTS } else { EVENTS }, self.quick);
+        let Answering { based, response } =
+            Answering::of(&[system], (&results, &parameters), events, (free_only, self.seed))?;
+        let fitting = Fitting::new(&results, &parameters, &response);
+        let all = |out: Out| folds(fitting.results(), out).into_iter().map(move |fold| (out, fold));
         let wanted: Vec<_> = Out::ALL.into_iter().flat_map(all).collect();
         let fits = parallel::map(wanted, &format!("{}: fits", system.name), |(out, fold)| {
-            (out, validation.fold(&fold, self.seed))
+            (out, fitting.fold(&fold, self.seed))
         });
-        let runs = self.runs(system, &validation, &fits, &based)?;
+        let runs = self.runs(system, &fitting, &fits, &based)?;
         let mut rows = Rows::default();
         based.iter().for_each(|of| rows.append(of.rows.clone()));
         let shipped = |result: &&Published| Told {
@@ -118,18 +115,18 @@ impl Validate {
             interval: None,
             covered: None,
         };
-        let mut told: Vec<Told> = validation.results().iter().map(shipped).collect();
+        let mut told: Vec<Told> = fitting.results().iter().map(shipped).collect();
         for (out, fold) in &fits {
-            let values = validation.values(fold);
+            let values = fitting.values(&fold.positions);
             for (at, interval) in fold.out.iter().zip(&fold.intervals) {
-                let result = validation.results()[*at];
+                let result = fitting.results()[*at];
                 let mut rows = Rows::default();
                 for of in based.iter().filter(|of| result.experiments().contains(&of.id())) {
                     rows.append(runs[&key(of, &values)].clone());
                 }
                 let verdict = judge(result, &rows);
                 let covered = match verdict {
-                    Verdict::Number { modelled, .. } => validation.covers(*at, modelled, *interval),
+                    Verdict::Number { modelled, .. } => fitting.covers(*at, modelled, *interval),
                     _ => None,
                 };
                 let (id, what) = (result.id.clone(), result.what.clone());
@@ -147,52 +144,19 @@ impl Validate {
         Ok(told)
     }
 
-    /// The experiments whose rows results name, as they are.
-    fn based(&self, system: &System, results: &Results) -> Result<Vec<Based>, Failure> {
-        let named = |of: &&Experiment| results.all.iter().any(|result| result.experiments().contains(&of.id));
-        let experiments: Vec<Experiment> = system.experiments.iter().filter(named).copied().collect();
-        let events = if self.quick { QUICK_EVENTS } else { EVENTS };
-        let based = parallel::map(experiments, &format!("{}: as it is", system.name), |of| {
-            Based::run(of, &Platforms::shipped(), self.seed, events)
-        });
-        Ok(based.into_iter().collect::<Result<_, _>>()?)
-    }
-
-    fn response(
-        &self,
-        system: &System,
-        results: &Results,
-        based: &[Based],
-        parameters: &[Parameter],
-    ) -> Result<Response, Failure> {
-        let places = places(results);
-        let all = jobs(based, parameters, self.quick);
-        let moved = parallel::map(all, &format!("{}: each number moved", system.name), |job: Job| {
-            let parameter = &parameters[job.parameter];
-            let at = [(parameter.place.clone(), parameter.value(job.position))];
-            run(&based[job.of], &at).map(|rows| (job, logarithms(&places, &rows)))
-        });
-        let moved = moved.into_iter().collect::<Result<Vec<_>, _>>()?;
-        let base = based
-            .iter()
-            .map(|of| logarithms(&places, &of.rows))
-            .reduce(|a, b| a.into_iter().zip(b).map(|(a, b)| if a.is_nan() { b } else { a }).collect());
-        Ok(Response::of(parameters, base.unwrap_or_default(), &moved))
-    }
-
     /// What the experiments say with each fit's constants: each once for all fits that differ in nothing that it reads.
     fn runs(
         &self,
         system: &System,
-        validation: &Validation<'_>,
+        fitting: &Fitting<'_>,
         fits: &[(Out, Fold)],
         based: &[Based],
     ) -> Result<BTreeMap<Key, Rows>, Failure> {
         let mut wanted: BTreeMap<Key, (&Based, Values)> = BTreeMap::new();
         for (_, fold) in fits {
-            let values = validation.values(fold);
+            let values = fitting.values(&fold.positions);
             let named = |of: &&Based| {
-                let results = fold.out.iter().map(|at| validation.results()[*at]);
+                let results = fold.out.iter().map(|at| fitting.results()[*at]);
                 results.into_iter().any(|result| result.experiments().contains(&of.id()))
             };
             for of in based.iter().filter(named) {
@@ -216,15 +180,6 @@ type Values = Vec<(NumberPlace, f64)>;
 
 fn key(of: &Based, values: &[(NumberPlace, f64)]) -> Key {
     (of.id(), of.reads(values).into_iter().map(|(place, value)| (place, value.to_bits())).collect())
-}
-
-fn run(of: &Based, values: &[(NumberPlace, f64)]) -> Result<Rows, String> {
-    let with =
-        || values.iter().map(|(place, value)| format!("{place} = {value}")).collect::<Vec<_>>().join(", ");
-    match caught(|| of.at(&Platforms::shipped(), values)) {
-        Ok(rows) => rows.map_err(|error: LoadError| format!("{}: {error}", of.id())),
-        Err(panic) => Err(format!("{} cannot run with {}: {panic}", of.id(), with())),
-    }
 }
 
 fn left_out(of: Option<Out>) -> &'static str {
