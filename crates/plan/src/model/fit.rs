@@ -77,6 +77,8 @@ impl Fit {
                 value: of.value(*position),
                 at_an_end: position.abs() == GRID,
             })
+            // A count may be the same.
+            .filter(|one| one.value != one.of.number.value)
             .collect();
         let values: Vec<_> = moved.iter().map(|one| (one.of.place.clone(), one.value)).collect();
         let (before, after) = (before(&based), after(&based, &values)?);
