@@ -236,6 +236,8 @@ pub enum SetError {
     OutOfRange(&'static Spec, u64),
     /// The register is read once at start, and the program has started.
     NotLive(&'static Spec),
+    /// The program has no use for that value: why, and what to do.
+    Refused(&'static Spec, String),
 }
 
 impl<R: Register> Default for Registers<R> {
@@ -304,6 +306,14 @@ impl<R: Register> Registers<R> {
     /// When there is no such register.
     pub fn show_one(&self, name: &str) -> Result<Shown, SetError> {
         Ok(self.show_at(Self::find(name)?))
+    }
+
+    /// What is known of a register, by name.
+    ///
+    /// # Errors
+    /// When there is no such register.
+    pub fn spec(name: &str) -> Result<&'static Spec, SetError> {
+        Ok(&R::SPECS[Self::find(name)?])
     }
 
     fn store(&self, at: usize, number: u64) {
@@ -376,6 +386,7 @@ impl fmt::Display for SetError {
                 let [min, max] = [spec.min, spec.max].map(|bound| spec.show(bound));
                 write!(f, "register {} takes {min} to {max}, not {number}", spec.name)
             }
+            SetError::Refused(spec, why) => write!(f, "register {}: {why}", spec.name),
             SetError::NotLive(spec) => write!(
                 f,
                 "register {} is read once at start; set it in the config file or with --set and restart",

@@ -33,6 +33,10 @@ base::registers! {
         "Bytes beside each ring opened from now on, for frames that do not fit a slot.";
     PlaceHandlers "place.handlers" Choice(&["auto", "edge", "host", "engine"]), 0, 3, 0, live,
         "Where a server runs methods without streams: on the thread that owns the connections (edge), on workers (host), on an engine core. auto: on workers if there are any.";
+    PlaceOther "place.other" Choice(&["edge", "host", "engine"]), 0, 2, 0, live,
+        "Another place for methods without streams: place.share percent of their requests run there instead of at place.handlers.";
+    PlaceShare "place.share" Percent, 0, 100, 0, live,
+        "Percent of the lines, keys or, of methods that have neither, calls that run at place.other, always the same ones; 0 splits nothing.";
     WorkersCount "workers.count" Count, 0, 256, 0, live,
         "Cores behind a server that run its handlers; with 0 the thread that owns the connections does.";
     WorkersBalancer "workers.balancer"

@@ -87,6 +87,8 @@ static WORK: ServiceDescriptor = ServiceDescriptor {
 struct Seen {
     ran: BTreeMap<(usize, u8), Vec<u32>>,
     places: BTreeMap<usize, BTreeSet<String>>,
+    /// By method and key.
+    keys: BTreeMap<(usize, u8), BTreeSet<String>>,
 }
 
 /// With what was never answered, and how many of the next calls are not.
@@ -115,6 +117,7 @@ impl Service for Work {
         let mut seen = self.0.lock().expect("no poison");
         seen.ran.entry((method, key)).or_default().push(number);
         let name = thread::current().name().unwrap_or_default().to_owned();
+        seen.keys.entry((method, key)).or_default().insert(name.clone());
         seen.places.entry(method).or_default().insert(name);
         if self.2.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok() {
             self.1.lock().expect("no poison").push(call.defer());
@@ -221,11 +224,13 @@ fn lines_are_kept_while_everything_changes() {
             if next % 50 != 0 {
                 return;
             }
-            match step % 4 {
-                0 => set("workers.count", ["2", "4", "1", "3"][step / 4 % 4]),
-                1 => set("place.handlers", ["host", "edge", "auto"][step / 4 % 3]),
-                2 => set("workers.provisioning", ["single", "per_connection", "per_core"][step / 4 % 3]),
-                _ => set("workers.balancer", ["shortest_queue", "round_robin", "key_hash"][step / 4 % 3]),
+            match step % 6 {
+                0 => set("workers.count", ["2", "4", "1", "3"][step / 6 % 4]),
+                1 => set("place.handlers", ["host", "edge", "auto"][step / 6 % 3]),
+                2 => set("place.share", ["40", "90", "0", "10"][step / 6 % 4]),
+                3 => set("place.other", ["host", "edge"][step / 6 % 2]),
+                4 => set("workers.provisioning", ["single", "per_connection", "per_core"][step / 6 % 3]),
+                _ => set("workers.balancer", ["shortest_queue", "round_robin", "key_hash"][step / 6 % 3]),
             }
         });
     });
@@ -254,6 +259,50 @@ fn a_method_runs_where_it_may_whatever_the_register_says() {
     let seen = running.seen();
     assert!(seen.places[&3].iter().all(|name| name.starts_with("worker-")), "{:?}", seen.places);
     assert_eq!(seen.places[&4], BTreeSet::from(["server".to_owned()]));
+}
+
+/// A share of the keys is at the other place, the same ones for all methods, and what has one place only stays there.
+#[test]
+fn a_key_has_one_place_of_two() {
+    let registers = Arc::new(Registers::default());
+    for (name, value) in [("place.handlers", "edge"), ("place.other", "host"), ("place.share", "40")] {
+        registers.set(name, value).expect("a legal value");
+    }
+    let running = Running::start(address(), |server| server.registers(Arc::clone(&registers)));
+    let mut channel = running.connect();
+    let ask = |channel: &mut Channel, path: &str| {
+        let method = channel.method(path).expect("it is served");
+        for call in 0..512u32 {
+            let body = message((call % 128) as u8, call);
+            channel.call_bytes(method, &CallOptions::default(), &body).expect("it answers");
+        }
+    };
+    ["test.Work/PerKey", "test.Work/Free", "test.Work/OnEdge"]
+        .iter()
+        .for_each(|path| ask(&mut channel, path));
+    let at = |method: usize| -> Vec<String> {
+        let seen = running.seen();
+        let of = seen.keys.iter().filter(|((of, _), _)| *of == method);
+        of.map(|(key, places)| {
+            assert_eq!(places.len(), 1, "{key:?} is at {places:?}");
+            places.first().expect("one").clone()
+        })
+        .collect()
+    };
+    let [in_order, free] = [at(0), at(2)];
+    assert_eq!((in_order.len(), &in_order), (128, &free), "a key has a place, whatever the method");
+    let elsewhere = in_order.iter().filter(|name| name.starts_with("worker-")).count();
+    assert!((35..=68).contains(&elsewhere), "{elsewhere} of 128 keys, of which 40 % are to be elsewhere");
+    assert!(at(4).iter().all(|name| name == "server"));
+    // All of a connection's line is at one place.
+    ask(&mut channel, "test.Work/PerConnection");
+    let line: BTreeSet<String> = at(1).into_iter().collect();
+    assert_eq!(line.len(), 1, "{line:?}");
+    // The share ends.
+    registers.set_live("place.share", "0").expect("a share");
+    running.work.0.lock().expect("no poison").keys.clear();
+    ask(&mut channel, "test.Work/Free");
+    assert!(at(2).iter().all(|name| name == "server"));
 }
 
 #[test]

@@ -29,6 +29,21 @@ impl Mix {
         Mix(cumulative.collect())
     }
 
+    /// Of other mixes, each with its share.
+    ///
+    /// # Panics
+    /// Without a positive share.
+    pub fn of(shares: &[(f64, &Mix)]) -> Mix {
+        let weighted = |(share, mix): &(f64, &Mix)| {
+            let (share, all, mut before) = (*share, Rc::clone(&mix.0), 0.0);
+            (0..all.len()).map(move |at| {
+                let (below, program) = all[at];
+                (share * (below - std::mem::replace(&mut before, below)), program)
+            })
+        };
+        Mix::new(&shares.iter().flat_map(weighted).collect::<Vec<_>>())
+    }
+
     pub(crate) fn draw(&self, prng: &mut Prng) -> ProgramId {
         if let [(_, only)] = *self.0 {
             return only;
@@ -209,7 +224,7 @@ pub fn open(sim: &Sim, seed: u64, loops: &[Arrivals], warm_up: Picos, span: Pico
         let seen: Shared = Rc::new(RefCell::new(Seen::new(span)));
         let prng = Prng::for_entity(seed, (number as u64) << 32, 1);
         let all = (of.rate, of.arguments);
-        let opened = Opened::new(vec![of.mix.clone()], all, MOST_UNDER_WAY, Rc::clone(&seen));
+        let opened = Opened::new(of.mix.clone(), all, MOST_UNDER_WAY, Rc::clone(&seen));
         opened.begin.set(begin);
         sim.spawn(arrive(sim.clone(), opened, prng));
         seen
@@ -269,9 +284,8 @@ type Order = (ProgramId, u64);
 
 /// An open loop, as its processes share it.
 struct Opened {
-    /// Where operations may go, and to which of these they go now.
-    mixes: Vec<Mix>,
-    at: Cell<usize>,
+    /// Where operations go now.
+    mix: RefCell<Mix>,
     /// Per second.
     rate: f64,
     arguments: u64,
@@ -287,10 +301,10 @@ struct Opened {
 }
 
 impl Opened {
-    fn new(mixes: Vec<Mix>, (rate, arguments): (f64, u64), most: usize, seen: Shared) -> Rc<Opened> {
-        let (begin, at, is_over) = (Cell::default(), Cell::default(), Cell::default());
+    fn new(mix: Mix, (rate, arguments): (f64, u64), most: usize, seen: Shared) -> Rc<Opened> {
+        let (begin, mix, is_over) = (Cell::default(), RefCell::new(mix), Cell::default());
         let (begun, ended, idle) = (Cell::default(), Cell::default(), RefCell::default());
-        Rc::new(Opened { mixes, at, rate, arguments, most, begin, is_over, begun, ended, seen, idle })
+        Rc::new(Opened { mix, rate, arguments, most, begin, is_over, begun, ended, seen, idle })
     }
 }
 
@@ -307,26 +321,18 @@ impl std::fmt::Debug for Steered {
 }
 
 impl Steered {
-    /// Begins one: so many operations per second at random, with arguments below `arguments`, `most` of them under way at once, by the first of the ways. What
-    /// comes beyond these is turned away.
-    ///
-    /// # Panics
-    /// Without a way.
-    pub fn new(sim: Sim, ways: Vec<Mix>, (rate, arguments): (f64, u64), most: usize, seed: u64) -> Steered {
-        assert!(!ways.is_empty(), "operations need a way");
+    /// Begins one: so many operations of `mix` per second at random, with arguments below `arguments`, `most` of them under way at once. What comes beyond
+    /// these is turned away.
+    pub fn new(sim: Sim, mix: Mix, (rate, arguments): (f64, u64), most: usize, seed: u64) -> Steered {
         let seen = Rc::new(RefCell::new(Seen::new(Picos::ZERO)));
-        let of = Opened::new(ways, (rate, arguments), most, seen);
+        let of = Opened::new(mix, (rate, arguments), most, seen);
         sim.spawn(arrive(sim.clone(), Rc::clone(&of), Prng::for_entity(seed, 0, 1)));
         Steered { sim, of }
     }
 
-    /// What comes from now on takes the way of this number.
-    ///
-    /// # Panics
-    /// Without such a way.
-    pub fn go(&self, way: usize) {
-        assert!(way < self.of.mixes.len(), "there is no way {way}");
-        self.of.at.set(way);
+    /// What comes from now on is of this mix.
+    pub fn go(&self, mix: Mix) {
+        self.of.mix.replace(mix);
     }
 
     /// Runs for a span; what was seen in it. Accounts of the kernel are of this span.
@@ -364,7 +370,7 @@ async fn arrive(sim: Sim, of: Rc<Opened>, mut prng: Prng) {
         if of.is_over.get() {
             return;
         }
-        let order = (of.mixes[of.at.get()].draw(&mut prng), prng.below(of.arguments));
+        let order = (of.mix.borrow().draw(&mut prng), prng.below(of.arguments));
         let free = of.idle.borrow_mut().pop();
         match free {
             Some(performer) => performer.send(order),
@@ -458,15 +464,14 @@ mod tests {
         };
         let (slow, fast) = (at("slow", 2000), at("fast", 100));
         let sim = Sim::new(kernel);
-        let ways = vec![slow.1.into(), fast.1.into()];
-        let of = Steered::new(sim.clone(), ways, (1e6, 1), 16, 3);
+        let of = Steered::new(sim.clone(), slow.1.into(), (1e6, 1), 16, 3);
         let span = Picos::from_micros(1000);
         of.run(span);
         let first = of.run(span);
         // Full: one after the other, 16 of them in line; what comes beyond is turned away.
         assert!((498..=500).contains(&first.count()) && (400..600).contains(&first.turned_away), "{first:?}");
         assert!((first.mean() / 32e-6 - 1.0).abs() < 0.05, "{}", first.mean());
-        of.go(1);
+        of.go(fast.1.into());
         let second = of.run(span);
         let left = sim.with(|kernel| kernel.usage(slow.0).busy);
         assert!(
@@ -475,13 +480,18 @@ mod tests {
         );
         assert!(second.turned_away < 40 && (950..1100).contains(&second.count()), "{second:?}");
         assert_eq!(of.run(span).turned_away, 0);
+        // Both: one in five still goes to the slow one, which keeps up with that.
+        of.go(Mix::of(&[(0.8, &fast.1.into()), (0.2, &slow.1.into())]));
+        let both = of.run(span);
+        let busy = sim.with(|kernel| kernel.usage(slow.0).busy.as_secs_f64()) / span.as_secs_f64();
+        assert!((0.3..0.5).contains(&busy) && both.turned_away == 0, "{busy} {both:?}");
         assert_eq!(of.end(span), 0);
     }
 
     #[test]
     fn what_does_not_end_is_lost() {
         let (sim, visit) = station(Service::Fixed(Picos::from_micros(10)));
-        let of = Steered::new(sim, vec![visit.into()], (1e6, 1), 8, 3);
+        let of = Steered::new(sim, visit.into(), (1e6, 1), 8, 3);
         of.run(Picos::from_micros(100));
         assert_eq!(of.end(Picos::from_micros(20)), 6, "two of eight end in 20 us");
     }

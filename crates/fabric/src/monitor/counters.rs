@@ -8,6 +8,7 @@ use super::snapshot::{ConnectionTraffic, Snapshot, Traffic};
 use super::{MethodId, add, lock};
 use crate::link::Transport;
 use crate::status::Code;
+use base::trace::Place;
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -36,6 +37,9 @@ impl Event {
     pub const NAMES: [&str; 6] = ["full", "cancel", "deadline", "retransmit", "duplicate", "corrupt"];
 }
 
+/// Places that calls are run at, by their numbers; a client runs none.
+const RUN_AT: [Place; 5] = [Place::Client, Place::Edge, Place::Engine, Place::Host, Place::Accelerator];
+
 /// Counters of one method in one lane.
 #[derive(Debug, Default)]
 pub(super) struct Method {
@@ -51,6 +55,8 @@ pub(super) struct Method {
 pub(super) struct Lane {
     pub(super) side: Side,
     pub(super) stages: [Histogram; 3],
+    /// Calls that were run, by the number of their place.
+    pub(super) run: [AtomicU64; RUN_AT.len()],
     methods: Mutex<Vec<(MethodId, Arc<Method>)>>,
     connections: Mutex<Connections>,
 }
@@ -86,7 +92,8 @@ pub struct Connection {
 
 impl Lane {
     pub(super) fn new(side: Side) -> Lane {
-        Lane { side, stages: Default::default(), methods: Mutex::default(), connections: Mutex::default() }
+        let (stages, run) = Default::default();
+        Lane { side, stages, run, methods: Mutex::default(), connections: Mutex::default() }
     }
 
     /// Counters of a method that this lane has not used before.
@@ -133,6 +140,12 @@ impl Lane {
         }
         for (name, stage) in STAGES[self.side as usize].into_iter().zip(&self.stages) {
             all.stages.entry((self.side, name)).or_default().merge(&stage.read());
+        }
+        for (place, count) in RUN_AT.iter().zip(&self.run) {
+            let count = count.load(Ordering::Relaxed);
+            if count > 0 {
+                *all.run.entry(place.name()).or_default() += count;
+            }
         }
         let connections = lock(&self.connections);
         for (transport, opened) in &connections.opened {

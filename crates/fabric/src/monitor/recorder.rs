@@ -197,6 +197,14 @@ impl Recorder {
         }
     }
 
+    /// A call without streams is run there: for every one, once.
+    #[inline]
+    pub fn run(&mut self, place: Place) {
+        if let Some(count) = self.lane.run.get(place as usize) {
+            add(count, 1);
+        }
+    }
+
     /// A sampled call is handled there.
     #[inline]
     pub fn placed(&mut self, stamp: Stamp, place: Place) {

@@ -15,6 +15,8 @@ pub struct Snapshot {
     pub calls: BTreeMap<(Side, String), Calls>,
     /// By side and stage, of the calls that were timed.
     pub stages: BTreeMap<(Side, &'static str), Distribution>,
+    /// Calls without streams that a server ran, by the place.
+    pub run: BTreeMap<&'static str, u64>,
     /// By side and transport, over connections open and closed.
     pub traffic: BTreeMap<(Side, &'static str), Traffic>,
     /// The connections that are open.
@@ -99,6 +101,9 @@ impl Snapshot {
         for (key, stage) in &other.stages {
             self.stages.entry(*key).or_default().merge(stage);
         }
+        for (place, count) in &other.run {
+            *self.run.entry(place).or_default() += count;
+        }
         for (key, traffic) in &other.traffic {
             self.traffic.entry(*key).or_default().merge(traffic);
         }
@@ -106,7 +111,7 @@ impl Snapshot {
         self.spans += other.spans;
     }
 
-    /// As JSON: lists `calls`, `stages`, `traffic` and `connections`, and how many calls left spans.
+    /// As JSON: lists `calls`, `stages`, `places`, `traffic` and `connections`, and how many calls left spans.
     pub fn to_json(&self) -> String {
         let calls = list(&self.calls, |out, ((side, method), calls)| {
             let named = Code::ALL.iter().zip(calls.ended).filter(|(_, n)| *n > 0);
@@ -129,6 +134,9 @@ impl Snapshot {
                 distribution(spans)
             );
         });
+        let places = list(&self.run, |out, (place, count)| {
+            let _ = write!(out, "\"place\":\"{place}\",\"calls\":{count}");
+        });
         let totals = list(&self.traffic, |out, ((side, transport), all)| {
             let (opened, open) = (all.opened, all.open);
             let _ = write!(out, "\"side\":\"{}\",\"transport\":\"{transport}\",", side.name());
@@ -136,7 +144,7 @@ impl Snapshot {
         });
         let connections = self.connections_json();
         format!(
-            "{{\"calls\":{calls},\"stages\":{stages},\"traffic\":{totals},\"connections\":{connections},\"spans\":{}}}",
+            "{{\"calls\":{calls},\"stages\":{stages},\"places\":{places},\"traffic\":{totals},\"connections\":{connections},\"spans\":{}}}",
             self.spans
         )
     }

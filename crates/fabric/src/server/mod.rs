@@ -61,6 +61,7 @@ pub use returns::{gather, wake_gathered};
 pub(crate) use router::failure;
 
 use crate::connection::switch::Side;
+use crate::frame::Frame;
 use crate::link::{self, Address, ForeignStream, Frames, Listener};
 use crate::monitor::Watched;
 use crate::registers::{self, Registers, Watch, wait_policy};
@@ -131,11 +132,14 @@ type HandOver = Box<dyn FnMut(ForeignStream) + Send>;
 
 impl Core {
     /// Where a request of a method without streams goes.
-    fn target(&mut self, method: u16) -> Target {
-        let entry = self.router.entry(method).expect("the method was found before");
+    fn target(&mut self, request: &Frame<'_>, connection: u64) -> Target {
+        let entry = self.router.entry(request.header.method).expect("the method was found before");
         let is_in_line = entry.descriptor.options.order != Order::None;
         match &mut self.places {
-            Some(places) => places.target(entry.places, is_in_line),
+            Some(places) => {
+                let part = if places.is_split() { self.router.part(request, connection) } else { 0 };
+                places.target(entry.places, is_in_line, part)
+            }
             None if entry.places.contains(service::Place::Edge) => Target::Here,
             None => Target::Nowhere,
         }

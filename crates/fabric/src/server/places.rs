@@ -11,12 +11,17 @@
 //! may, else on workers, on the engine or on the server's thread, the first of these that it may and that there is. A call of one that
 //! there is no place for is refused.
 //!
+//! Split: of methods that may run at `place.other` as well, `place.share` percent of the requests go there and the others where `place.handlers`
+//! says ([`Route`]). Which ones their hash says, that of their line if they are in order, else of their key, else of their call
+//! ([`Router::part`](super::router::Router::part)): the same line and the same key have the same place, so every order stays, and nothing of it needs to be
+//! refused. What may not run there, or where there is no such place, goes where it went. A share that grows takes further keys along and moves no other.
+//!
 //! Moving: a request stays where it was submitted, and its answer is collected from there; what comes afterwards goes to the new place. So none is
 //! lost and none runs twice, and a client that waits for an answer before it asks again sees its own order. One that does not has asked for
 //! none: calls in flight together may overtake each other at any place but `edge`, unless their methods are in order.
 //!
 //! Methods in order (option `(millrace.order)`): each place executes the requests of a line as they were submitted, and all methods of a line
-//! run at one place. When that changes, the first such request waits until the place before has answered all it has, and so does what
+//! run at one place. When the route of lines changes, the first such request waits until the places before have answered all they have, and so does what
 //! would be submitted there meanwhile ([`Target::Wait`]).
 
 use super::accelerator::Beside;
@@ -44,9 +49,20 @@ impl Place {
     }
 }
 
+/// The other place that registers split with, if they do, and the percent of requests there.
+fn split(registers: &Registers) -> Option<(Allowed, u8)> {
+    let share = registers.read(Id::PlaceShare) as u8;
+    (share > 0).then(|| (Allowed::ALL[registers.size(Id::PlaceOther)], share))
+}
+
+fn is_split_with(registers: &Registers, place: Allowed) -> bool {
+    split(registers).is_some_and(|(other, _)| other == place)
+}
+
 /// How many workers registers want; `needed` if some method runs nowhere else.
 pub(super) fn workers(registers: &Registers, needed: bool) -> usize {
     let count = registers.size(Id::WorkersCount);
+    let needed = needed || is_split_with(registers, Allowed::Host);
     match Place::of(registers) {
         Place::Edge if !needed => 0,
         Place::Auto | Place::Engine if !needed => count,
@@ -56,7 +72,7 @@ pub(super) fn workers(registers: &Registers, needed: bool) -> usize {
 
 /// Whether registers want handlers on the engine: for whoever drives it.
 pub fn wants_engine(registers: &Registers) -> bool {
-    Place::of(registers) == Place::Engine
+    Place::of(registers) == Place::Engine || is_split_with(registers, Allowed::Engine)
 }
 
 /// Where a request goes.
@@ -102,15 +118,41 @@ impl At {
     }
 }
 
+/// Parts of requests by their hash: what a share is counted in.
+pub(super) const PARTS: u64 = 100;
+
+/// Where requests of some methods go, by their part: those below `share` to `other`, the rest to `at`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Route {
+    at: At,
+    other: At,
+    share: u8,
+}
+
+impl Route {
+    fn of(at: At, (other, share): (At, u8)) -> Route {
+        if at == other { Route { at, other, share: 0 } } else { Route { at, other, share } }
+    }
+
+    fn place(self, part: u8) -> At {
+        if part < self.share { self.other } else { self.at }
+    }
+
+    fn places(self) -> [At; 2] {
+        [self.at, if self.share > 0 { self.other } else { self.at }]
+    }
+}
+
 /// See the head of the file.
 pub(super) struct Places {
     place: Place,
+    split: Option<(Allowed, u8)>,
     /// The workers.
     pub(super) host: Option<Pool>,
     /// The engine.
     pub(super) engine: Option<Box<dyn Executor>>,
-    /// Where the last request of a line went, by the places of its methods.
-    lines: [Option<At>; AllowedPlaces::SETS],
+    /// The route of the last request that was in a line, by the places of its methods.
+    lines: [Option<Route>; AllowedPlaces::SETS],
     /// Places that are to be done before lines go on elsewhere, by [`At`].
     draining: [bool; 4],
     /// Before the server's own handlers.
@@ -122,6 +164,7 @@ impl Default for Places {
         let lines = [None; AllowedPlaces::SETS];
         Places {
             place: Place::Auto,
+            split: None,
             host: None,
             engine: None,
             lines,
@@ -153,28 +196,36 @@ impl Places {
 
     /// Whether requests are to be submitted: of methods that may run anywhere, or of lines that go on.
     pub(super) fn takes(&self) -> bool {
-        self.beside(self.current()) != At::Edge
-            || self.lines.iter().any(|last| last.is_some_and(|at| at != At::Edge))
+        let is_elsewhere = |route: Route| route.places().iter().any(|at| *at != At::Edge);
+        self.route(AllowedPlaces::ANY).is_some_and(is_elsewhere)
+            || self.lines.iter().any(|last| last.is_some_and(is_elsewhere))
     }
 
-    /// Where a request goes whose method may run at `allowed`, and is in a line or not.
-    pub(super) fn target(&mut self, allowed: AllowedPlaces, is_in_line: bool) -> Target {
-        let current = self.current();
-        let others = [Allowed::Host, Allowed::Engine, Allowed::Edge].into_iter();
-        let mut may =
-            others.filter(|&place| allowed.contains(place)).map(At::of).filter(|&at| self.is_there(at));
-        let is_allowed = allowed.iter().any(|place| At::of(place) == current);
-        let Some(at) = (if is_allowed { Some(current) } else { may.next() }) else { return Target::Nowhere };
-        drop(may);
-        let at = self.beside(at);
+    /// Whether the part of a request is asked for.
+    pub(super) fn is_split(&self) -> bool {
+        self.split.is_some()
+    }
+
+    /// The route of methods that may run at `allowed`; none if nothing of it is there.
+    fn route(&self, allowed: AllowedPlaces) -> Option<Route> {
+        let may = |at: At| self.is_there(at) && allowed.iter().any(|place| At::of(place) == at);
+        let first = [self.current(), At::Host, At::Engine, At::Edge].into_iter().find(|at| may(*at))?;
+        let split = self.split.map(|(other, share)| (At::of(other), share)).filter(|(other, _)| may(*other));
+        let (other, share) = split.unwrap_or((first, 0));
+        Some(Route::of(self.beside(first), (self.beside(other), share)))
+    }
+
+    /// Where a request of this part goes whose method may run at `allowed`, and is in a line or not.
+    pub(super) fn target(&mut self, allowed: AllowedPlaces, is_in_line: bool, part: u8) -> Target {
+        let Some(route) = self.route(allowed) else { return Target::Nowhere };
+        let at = route.place(part);
         if is_in_line {
-            let last = self.lines[allowed.number()].unwrap_or(at);
-            if last != at && self.in_flight(last) > 0 {
-                self.draining[last as usize] = true;
+            let last = self.lines[allowed.number()].unwrap_or(route);
+            if last != route && self.drain(last) {
                 return Target::Wait;
             }
             self.draining[at as usize] = false;
-            self.lines[allowed.number()] = Some(at);
+            self.lines[allowed.number()] = Some(route);
         } else if self.draining[at as usize] {
             if self.in_flight(at) > 0 {
                 return Target::Wait;
@@ -182,6 +233,13 @@ impl Places {
             self.draining[at as usize] = false;
         }
         if at == At::Edge { Target::Here } else { Target::There(at) }
+    }
+
+    /// Has the places of a route do all they have before they get more; whether they have anything.
+    fn drain(&mut self, route: Route) -> bool {
+        let busy = route.places().map(|at| (at, self.in_flight(at) > 0));
+        busy.iter().filter(|(_, is_busy)| *is_busy).for_each(|(at, _)| self.draining[*at as usize] = true);
+        busy.iter().any(|(_, is_busy)| *is_busy)
     }
 
     fn in_flight(&self, at: At) -> usize {
@@ -249,7 +307,10 @@ impl Places {
     }
 
     pub(super) fn follow(&mut self, registers: &Registers) {
-        self.place = Place::of(registers);
+        (self.place, self.split) = (Place::of(registers), split(registers));
         self.all().for_each(|executor| executor.follow(registers));
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,6 +6,7 @@
 //! Cost: beside the handler, decoding and encoding, an index, an indirect call and a header.
 
 use super::executor::Origin;
+use super::places::PARTS;
 use super::reflection::Reflection;
 use super::returns::Returns;
 use crate::connection::handshake::{MAX_METHODS, MAX_NAME, MAX_SERVICES, MethodInfo, ServiceInfo};
@@ -171,6 +172,35 @@ impl Router {
             Order::PerConnection => mix64(connection).rotate_left(1),
         };
         Some(own ^ mix64(u64::from(entry.service_number) + 1))
+    }
+
+    /// The part of a hundred that a request is in, by the hash of its connection if its method is in order by that, else of its key, else of its call.
+    /// All of a line are in one part, and all of a key.
+    pub(super) fn part(&self, request: &Frame<'_>, connection: u64) -> u8 {
+        let options = self.entry(request.header.method).map(|entry| entry.descriptor.options);
+        let own = match options.map(|options| (options.order, options.key)) {
+            Some((Order::PerConnection, _)) => mix64(connection),
+            Some((_, Some(key))) => key.hash(request.body).unwrap_or(1),
+            _ => mix64(connection) ^ u64::from(request.header.call),
+        };
+        // Balancers go by the same hash: what falls to a part is not to fall to one worker.
+        ((u128::from(mix64(!own.rotate_left(32))) * u128::from(PARTS)) >> 64) as u8
+    }
+
+    /// Why nothing that is served may run at a place, if so.
+    pub fn refuses(&self, place: Place) -> Option<String> {
+        // The first method is the server's own.
+        let own = || self.methods.iter().skip(1).filter(|entry| entry.descriptor.is_unary());
+        if own().any(|entry| entry.places.contains(place)) || own().next().is_none() {
+            return None;
+        }
+        let all: Vec<String> = own()
+            .map(|entry| {
+                let places: Vec<&str> = entry.places.iter().map(Place::name).collect();
+                format!("{} runs on {}", self.path(entry), places.join(" or "))
+            })
+            .collect();
+        Some(format!("no method may run on {}, as their .proto files say: {}", place.name(), all.join(", ")))
     }
 
     /// Whether some method may not run everywhere.

@@ -8,7 +8,7 @@
 use super::calls::{self, Open};
 use super::connection::{Batch, Connection, End, Phase};
 use super::executor::Origin;
-use super::places::Target;
+use super::places::{At, Target};
 use super::router::{Executed, deadline, too_late, unknown_method};
 use super::tasks::Of;
 use super::watched::{Watch, code_of};
@@ -68,6 +68,9 @@ impl Core {
         let (Target::There(at), Some(places)) = (target, &mut self.places) else { return false };
         let is_taken = places.submit(at, origin, request).is_ok();
         self.submitted |= is_taken;
+        if is_taken {
+            self.watch_run(at);
+        }
         is_taken
     }
 }
@@ -186,7 +189,7 @@ impl Connection {
             Some(entry) if !entry.descriptor.is_unary() => {
                 return self.open_stream(core, frame, watch, arrived, now);
             }
-            Some(_) if core.elsewhere => match core.target(method) {
+            Some(_) if core.elsewhere => match core.target(frame, self.number) {
                 Target::Here => {}
                 Target::Nowhere => {
                     let status = no_place(core, method);
@@ -198,6 +201,7 @@ impl Connection {
         }
         let origin = Origin { connection: self.number, arrived };
         core.watch_pass(watch, Point::Begun);
+        core.watch_run(At::Edge);
         let Core { router, scratch, watched, .. } = core;
         match router.execute(scratch, frame, origin, now) {
             Executed::Reply(head, body) => {
@@ -286,8 +290,9 @@ impl Connection {
     fn submit_again(&mut self, core: &mut Core, now: Nanos) -> bool {
         let Some((bytes, arrived)) = self.refused.take() else { return true };
         let origin = Origin { connection: self.number, arrived };
-        let Some(header) = Frame::parse(&bytes).ok().map(|frame| frame.header) else { return true };
-        let target = if core.elsewhere { core.target(header.method) } else { Target::Here };
+        let Ok(frame) = Frame::parse(&bytes) else { return true };
+        let header = frame.header;
+        let target = if core.elsewhere { core.target(&frame, self.number) } else { Target::Here };
         if target == Target::Here {
             return self.execute_refused(core, &bytes, origin, now);
         }
@@ -313,6 +318,7 @@ impl Connection {
     #[cold]
     fn execute_refused(&mut self, core: &mut Core, bytes: &[u8], origin: Origin, now: Nanos) -> bool {
         let frame = Frame::parse(bytes).expect("it was parsed when it was taken");
+        core.watch_run(At::Edge);
         let Core { router, scratch, .. } = core;
         // It carries its own span, if it leaves one.
         scratch.span.clear();

@@ -134,6 +134,14 @@ impl Core {
         }
     }
 
+    /// A call, sampled or not, is run at that place.
+    #[inline]
+    pub(super) fn watch_run(&mut self, at: At) {
+        if let Some(watched) = &mut self.watched {
+            watched.recorder.run(at.shown());
+        }
+    }
+
     /// A sampled call is handled at that place.
     #[inline]
     pub(super) fn watch_place(&mut self, watch: Watch, target: Target) {

@@ -2,7 +2,7 @@
 
 use super::estimate::{Latencies, by_class, latencies};
 use super::graph::{Class, Graph};
-use super::mixture::{Most, Rates, cheapest, headroom, most, whole};
+use super::mixture::{Most, Rates, cheapest, costs, headroom, most, whole};
 use super::{Limits, Objective, Question};
 
 /// Where no rate keeps the limits of latency, mixtures are looked at with this share of the most: waits are next to nothing.
@@ -70,20 +70,6 @@ impl Candidate {
     pub(super) fn host_only(&self, graph: &Graph) -> bool {
         self.ways.iter().all(|way| graph.ways[*way].place.is_host())
     }
-}
-
-/// What an operation of each way costs, as the objective sees it; the guideline ranks by this, and mixtures add alternatives in this order.
-/// Equal costs are told apart by latency.
-pub(super) fn costs(graph: &Graph, objective: Objective) -> Vec<f64> {
-    let of = |way: &super::graph::Way| match objective {
-        Objective::Throughput | Objective::P99 => way.unloaded,
-        Objective::HostCpu => way.host_cores,
-        Objective::Power => way.joules,
-    };
-    let costs: Vec<f64> = graph.ways.iter().map(of).collect();
-    let dearest = costs.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
-    let longest = graph.ways.iter().map(|way| way.unloaded).fold(f64::MIN_POSITIVE, f64::max);
-    graph.ways.iter().zip(costs).map(|(way, cost)| cost + 1e-4 * dearest * way.unloaded / longest).collect()
 }
 
 /// How these ways serve a rate best; `None` if they cannot.

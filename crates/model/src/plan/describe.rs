@@ -1,9 +1,9 @@
 //! What is said of mixtures beside their figures: what bounds them, what they use, the ways through the machine, when which alternative is needed.
 
 use super::answer::{Bottleneck, Greedy, Link, Path, Single, Switch};
-use super::candidate::{Candidate, costs};
+use super::candidate::Candidate;
 use super::graph::{Graph, Stop};
-use super::mixture::{alone, greedy, headroom, most, whole};
+use super::mixture::{alone, costs, greedy, headroom, most, whole};
 use super::{Objective, PlanError};
 
 /// Resources used less than this are not shown.

@@ -1,5 +1,6 @@
 //! Which mixture of some alternatives is best: the linear programmes over the graph, and the published guideline that fills them in turn.
 
+use super::Objective;
 use super::graph::{Graph, Kind};
 use super::programme::Programme;
 
@@ -32,17 +33,57 @@ fn programme(graph: &Graph, ways: &[usize], unit: f64, shares: &[f64]) -> Progra
     }
 }
 
-/// What a way alone can serve: its fullest row is full.
+/// What can be served where each way takes this share, all of them together 1: the fullest row is full.
+pub fn capacity(graph: &Graph, shares: &[f64]) -> f64 {
+    let takes = |row: usize| -> f64 {
+        graph.ways.iter().zip(shares).map(|(way, share)| way.demand[row] * share).sum()
+    };
+    let rows = graph.rows.iter().enumerate().map(|(at, row)| (row.capacity, takes(at)));
+    let bounds = rows.filter(|(_, takes)| *takes > 0.0).map(|(capacity, takes)| capacity / takes);
+    bounds.fold(f64::INFINITY, f64::min)
+}
+
+/// What a way alone can serve.
 pub fn alone(graph: &Graph, way: usize) -> f64 {
-    let demand = &graph.ways[way].demand;
-    let bound = |(row, demand): (&super::graph::Row, &f64)| row.capacity / demand;
-    graph
-        .rows
-        .iter()
-        .zip(demand)
-        .filter(|(_, demand)| **demand > 0.0)
-        .map(bound)
-        .fold(f64::INFINITY, f64::min)
+    let mut shares = vec![0.0; graph.ways.len()];
+    shares[way] = 1.0;
+    capacity(graph, &shares)
+}
+
+/// What an operation of each way costs, as the objective sees it; the guideline ranks by this, and mixtures add alternatives in this order.
+/// Equal costs are told apart by latency.
+pub(super) fn costs(graph: &Graph, objective: Objective) -> Vec<f64> {
+    let of = |way: &super::graph::Way| match objective {
+        Objective::Throughput | Objective::P99 => way.unloaded,
+        Objective::HostCpu => way.host_cores,
+        Objective::Power => way.joules,
+    };
+    let costs: Vec<f64> = graph.ways.iter().map(of).collect();
+    let dearest = costs.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
+    let longest = graph.ways.iter().map(|way| way.unloaded).fold(f64::MIN_POSITIVE, f64::max);
+    graph.ways.iter().zip(costs).map(|(way, cost)| cost + 1e-4 * dearest * way.unloaded / longest).collect()
+}
+
+/// A way is as full as this at most where a rate is served at the least cost: what is fuller has its requests wait.
+const FILL: f64 = 0.9;
+
+/// Shares of the second of two ways that are worth a look: with which they serve most together, and with which they serve `rate` with the fewest host
+/// cores. None where one of them does it alone.
+///
+/// # Errors
+/// The solver's.
+pub fn shares(graph: &Graph, [one, other]: [usize; 2], rate: f64) -> Result<Vec<f64>, String> {
+    let ways = [one, other];
+    let unit = alone(graph, one).max(alone(graph, other));
+    if !(unit > 0.0 && unit.is_finite() && rate > 0.0) {
+        return Ok(Vec::new());
+    }
+    let most = programme(graph, &ways, unit, &whole(graph)).point()?;
+    let most = most.map(|(_, at)| spread(graph, &ways, &at, unit));
+    let spared = cheapest(graph, &ways, rate, &costs(graph, Objective::HostCpu), &headroom(graph, FILL))?;
+    let share = |rates: Rates| rates[other] / (rates[one] + rates[other]).max(f64::MIN_POSITIVE);
+    let all = [most, spared].into_iter().flatten().map(share);
+    Ok(all.filter(|share| *share > 0.0 && *share < 1.0).collect())
 }
 
 /// The most that these ways serve, where each row may be used up to this share.

@@ -1,7 +1,7 @@
 //! The planner on a machine that can be worked out by hand.
 
 use super::graph::{Graph, Kind};
-use super::mixture::{greedy, most, whole};
+use super::mixture::{alone, capacity, greedy, most, shares, whole};
 use super::*;
 use crate::alternative::{Alternative, Offered, Part, Place, Power};
 use crate::kernel::{Kernel, Service, Step};
@@ -154,6 +154,25 @@ fn the_best_mixture_fills_box_and_host_and_then_the_cable() {
     assert!((first.switches[0].under_way - 4.0 * 0.35).abs() < 0.01);
     assert_eq!(first.paths[2].steps, ["nic"]);
     assert_eq!(first.paths[2].behind, ["box unit 0"]);
+}
+
+/// Of two ways: the share with which they serve most, and the one that spares the host. By hand: box 4 M by its unit, host 2 M by its cores.
+#[test]
+fn two_ways_have_the_shares_that_are_best() {
+    let graph = graph();
+    let near = |found: &[f64], wanted: &[f64]| {
+        found.len() == wanted.len() && found.iter().zip(wanted).all(|(a, b)| (a - b).abs() < 1e-6)
+    };
+    // 5 M, of which the box takes 0.9 of what it can.
+    let found = shares(&graph, [0, 1], 5e6).expect("it is solved");
+    assert!(near(&found, &[4.0 / 6.0, 3.6 / 5.0]), "{found:?}");
+    assert!((capacity(&graph, &[2.0 / 6.0, 4.0 / 6.0, 0.0]) / 6e6 - 1.0).abs() < 1e-6);
+    // The other way about, and at a rate that the box serves alone.
+    let found = shares(&graph, [1, 0], 1e6).expect("it is solved");
+    assert!(near(&found, &[2.0 / 6.0]), "{found:?}");
+    // At a rate that nobody serves there is only the most.
+    assert_eq!(shares(&graph, [0, 1], 1e8).expect("it is solved").len(), 1);
+    assert_eq!(capacity(&graph, &[1.0, 0.0, 0.0]), alone(&graph, 0));
 }
 
 #[test]

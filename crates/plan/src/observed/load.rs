@@ -3,13 +3,14 @@
 use super::difference::{Since, per};
 use super::observation::{Figure, Kind};
 use super::reading::{Histogram, MethodReading, ServiceReading};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Values that are under way at the ends of a look count as bytes of one and as values of the other.
 const UNDER_WAY_MAX: f64 = (16 << 20) as f64;
 
 /// A method or command.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Method {
     /// `get`, `/shop.Cart/Add`.
     pub name: String,
@@ -30,7 +31,7 @@ pub struct Method {
 }
 
 /// What a service is asked.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Load {
     /// Its methods that were asked for, by name.
     pub methods: Vec<Method>,
@@ -45,6 +46,10 @@ pub struct Load {
 }
 
 impl Load {
+    pub(super) fn is_empty(&self) -> bool {
+        *self == Load::default()
+    }
+
     /// All its figures with what each is of, and the most that it can be.
     pub(super) fn figures(&self) -> impl Iterator<Item = (String, Figure, f64)> {
         const SIZE_MAX: f64 = 1e15;

@@ -154,8 +154,8 @@ pub struct Service {
     /// Bytes that it keeps, of which requests touch some.
     #[serde(default)]
     pub stored_bytes: Figure,
-    /// What it is asked, method by method. Not in logs: nothing is decided by it.
-    #[serde(skip)]
+    /// What it is asked, method by method: what predictions of a machine of the model go by. A node's is not in its log, for nothing is decided by it.
+    #[serde(default, skip_serializing_if = "Load::is_empty")]
     pub load: Load,
     /// What could not be read of it, in words.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -4,13 +4,18 @@
 //! |---|---|---|
 //! | all | `place` | all words: on a machine of the model the places that its parts give. No service of a node has it |
 //! | kv | `engine.mode`, `engine.form`, `engine.group` | all words; groups of 8, 16, 32 |
+//! | all | `place.share` with `place.other` and what says the first place | what is predicted best of two places |
 //! | rpc | `place.handlers` with `workers.count`; `workers.balancer` | edge, engine, host with 1 worker to one a core; all balancers |
 //! | rec | `place.rec.preprocess`, `rec.batch`, `rec.linger` | all words; batches of 16, 64, 256; 0, 50, 200 µs |
 //!
 //! From where a service is, one row of these changes at a time, so a decision compares a dozen choices and not all products. A register that a service
 //! does not have is no row of it.
 //!
-//! No register of today puts a part of a service's requests at one place and the rest at another, so none is split. A box shows its registers and lets
+//! **Two places.** A service that has `place.other` and `place.share` may have a share of its requests at another place than the rest. Considered are where
+//! it is together with each other place, with the shares that the predictor thinks best, in steps of [`SHARE_STEP`]. A share of nothing is one place: then
+//! `place.other` is not part of the choice.
+//!
+//! A box shows its registers and lets
 //! none be set, for all nodes of a rack must agree: it is not moved. `acc.on`, `store.memory` and what waits or polls are an operator's promises of
 //! memory and cores, and left alone.
 
@@ -26,6 +31,14 @@ pub(super) const FULL_UTILISATION: f64 = 0.95;
 
 /// The register whose words are places by name.
 pub const PLACE: &str = "place";
+/// Where services of the fabric have it.
+const HANDLERS: &str = "place.handlers";
+/// The other of two places, by name.
+pub const OTHER: &str = "place.other";
+/// Percent of requests that are there.
+pub const SHARE: &str = "place.share";
+/// Shares are considered so many percent apart.
+const SHARE_STEP: f64 = 5.0;
 
 /// A register that is moved by itself, and the values that are considered; all of its words, if none is said.
 type Row = (&'static str, &'static [&'static str]);
@@ -47,8 +60,8 @@ fn rows(kind: Kind) -> impl Iterator<Item = &'static Row> {
 
 /// Registers that the placer sets, of a kind of service.
 fn registers(kind: Kind) -> impl Iterator<Item = &'static str> {
-    let together: &[&str] = if kind == Kind::Rpc { &["place.handlers", "workers.count"] } else { &[] };
-    rows(kind).map(|(register, _)| *register).chain(together.iter().copied())
+    let together: &[&str] = if kind == Kind::Rpc { &[HANDLERS, "workers.count"] } else { &[] };
+    rows(kind).map(|(register, _)| *register).chain(together.iter().copied()).chain([OTHER, SHARE])
 }
 
 /// Values of the registers that the placer sets, as texts: where a service is, or could be.
@@ -78,7 +91,28 @@ impl Choice {
     /// Where a service is.
     pub fn present(service: &Service) -> Choice {
         let own = registers(service.kind);
-        Choice(own.filter_map(|name| Some((name.to_owned(), service.value(name)?))).collect())
+        Choice(own.filter_map(|name| Some((name.to_owned(), service.value(name)?))).collect()).plain()
+    }
+
+    /// As it is, without what says nothing: the other place of a share of none, or that is the first once more.
+    fn plain(mut self) -> Choice {
+        if self.number(SHARE) == 0 || self.value(OTHER) == self.value(self.first()) {
+            self.0.remove(OTHER);
+            self.0.entry(SHARE.to_owned()).and_modify(|share| *share = "0".to_owned());
+        }
+        self
+    }
+
+    /// The register that says the first place.
+    fn first(&self) -> &'static str {
+        if self.0.contains_key(PLACE) { PLACE } else { HANDLERS }
+    }
+
+    /// Words of the places where its requests are, and the share of each.
+    pub fn shares(&self) -> Vec<(&str, f64)> {
+        let share = self.number(SHARE) as f64 / 100.0;
+        let both = [(self.value(self.first()), 1.0 - share), (self.value(OTHER), share)];
+        both.into_iter().filter(|(_, share)| *share > 0.0).collect()
     }
 
     /// The value of a register.
@@ -101,30 +135,41 @@ impl Choice {
                 other.0.insert(name.to_string(), value);
             }
         }
-        Some(other)
+        Some(other.plain())
     }
 
-    /// Where the handlers of a service run that is set so.
-    pub fn place(&self, kind: Kind) -> Location {
+    /// Where the handlers of a service run that is set so, and the share of its requests there.
+    pub fn places(&self, kind: Kind) -> Vec<(Location, f64)> {
         let word = match kind {
             Kind::Kv if self.value("engine.mode") == "dedicated" => "engine",
             Kind::Kv => "edge",
-            Kind::Rpc if self.value("place.handlers") == "auto" => {
-                if self.number("workers.count") > 0 {
-                    "host"
-                } else {
-                    "edge"
-                }
+            Kind::Rpc => {
+                let shares = self.shares().into_iter();
+                return shares.map(|(word, share)| (self.location(kind, word), share)).collect();
             }
-            Kind::Rpc => self.value("place.handlers"),
             Kind::Rec => self.value("place.rec.preprocess"),
         };
+        vec![(self.location(kind, word), 1.0)]
+    }
+
+    /// Where most of its requests run.
+    pub fn place(&self, kind: Kind) -> Location {
+        let places = self.places(kind).into_iter();
+        places.max_by(|a, b| a.1.total_cmp(&b.1)).map_or(Location::Edge, |(at, _)| at)
+    }
+
+    fn location(&self, kind: Kind, word: &str) -> Location {
         match word {
             "engine" => Location::Engine,
             // Where there are no workers, the thread that owns the connections is the host.
-            "host" if kind != Kind::Rpc || self.number("workers.count") > 0 => Location::Host,
+            "host" | "auto" if kind != Kind::Rpc || self.number("workers.count") > 0 => Location::Host,
             _ => Location::Edge,
         }
+    }
+
+    /// Whether some of its handlers run there.
+    pub fn is_at(&self, kind: Kind, place: Location) -> bool {
+        self.places(kind).iter().any(|(at, _)| *at == place)
     }
 
     /// What must be set to get there from `from`, in an order in which nothing is without workers in between.
@@ -143,36 +188,95 @@ impl Choice {
     }
 }
 
+/// What has the best shares of two places: percent at the other one of a choice that is at both.
+pub type BestShares<'a> = &'a dyn Fn(&Choice) -> Vec<u64>;
+
+/// Shares, of 1, in the steps that are considered, in percent: some at each place.
+pub fn steps(shares: &[f64]) -> Vec<u64> {
+    let step = |share: &f64| (100.0 * share / SHARE_STEP).round() * SHARE_STEP;
+    shares.iter().map(|share| step(share).clamp(SHARE_STEP, 100.0 - SHARE_STEP) as u64).collect()
+}
+
 /// Where a service could be: where it is first, then what one step away is.
-pub fn alternatives(service: &Service, cores: u64) -> Vec<Choice> {
+pub fn alternatives(service: &Service, cores: u64, shares: BestShares<'_>) -> Vec<Choice> {
     let present = Choice::present(service);
     let mut found = vec![present.clone()];
     let mut seen = BTreeSet::from([present.clone()]);
-    let mut add = |changes: &[(&str, &str)]| {
-        let Some(other) = present.with(service, changes) else { return };
-        if seen.insert(other.clone()) {
+    let mut add = |other: Option<Choice>| {
+        if let Some(other) = other.filter(|other| seen.insert(other.clone())) {
             found.push(other);
         }
     };
+    // A place is all of it.
+    let whole: &[(&str, &str)] = if present.number(SHARE) > 0 { &[(SHARE, "0")] } else { &[] };
+    let at = |changes: &[(&str, &str)]| present.with(service, &[changes, whole].concat());
     if service.kind == Kind::Rpc {
-        if present.place(Kind::Rpc) != Location::Edge {
-            add(&[("place.handlers", "edge"), ("workers.count", "0")]);
+        if present.places(Kind::Rpc) != [(Location::Edge, 1.0)] {
+            add(at(&[(HANDLERS, "edge"), ("workers.count", "0")]));
         }
-        add(&[("place.handlers", "engine"), ("workers.count", "0")]);
+        add(at(&[(HANDLERS, "engine"), ("workers.count", "0")]));
         for count in 1..=cores.clamp(1, WORKERS_MAX) {
-            add(&[("place.handlers", "host"), ("workers.count", &count.to_string())]);
+            add(at(&[(HANDLERS, "host"), ("workers.count", &count.to_string())]));
         }
     }
-    let is_balanced = present.place(service.kind) == Location::Host && present.number("workers.count") > 1;
+    let is_balanced = present.is_at(service.kind, Location::Host) && present.number("workers.count") > 1;
     for (name, values) in rows(service.kind) {
         let Some(register) = service.register(name) else { continue };
         if *name == "workers.balancer" && !is_balanced {
             continue;
         }
+        let is_place = *name == PLACE;
+        let one =
+            |value| if is_place { at(&[(name, value)]) } else { present.with(service, &[(name, value)]) };
         let words = register.choices.iter().filter(|_| values.is_empty()).map(|word| &**word);
-        words.chain(values.iter().copied()).for_each(|value| add(&[(name, value)]));
+        words.chain(values.iter().copied()).for_each(|value| add(one(value)));
+    }
+    for pair in pairs(service, &present, cores) {
+        for share in shares(&pair) {
+            add(pair.with(service, &[(SHARE, &share.to_string())]));
+        }
     }
     found
+}
+
+/// A service at two places, of which it is at one now, with half of its requests at each.
+fn pairs(service: &Service, present: &Choice, cores: u64) -> Vec<Choice> {
+    let (Some(others), first) = (service.register(OTHER), present.first()) else { return Vec::new() };
+    let now: Vec<&str> = match service.kind {
+        Kind::Rpc => present.places(Kind::Rpc).into_iter().map(|(at, _)| word(at)).collect(),
+        _ => present.shares().into_iter().map(|(word, _)| word).collect(),
+    };
+    let mut found = Vec::new();
+    for (nth, one) in now.iter().enumerate() {
+        // Two that it is at now are in their order.
+        let others = others.choices.iter().filter(|other| other != one && !now[..nth].contains(&&***other));
+        for other in others {
+            let mut half = |more: &[(&str, &str)]| {
+                let both = [(first, *one), (OTHER, &**other), (SHARE, "50")];
+                found.extend(present.with(service, &[more, &both].concat()));
+            };
+            match service.kind {
+                Kind::Rpc if *one == "host" || other == "host" => {
+                    let own = present.number("workers.count");
+                    let few = (0..=WORKERS_MAX.ilog2()).map(|power| 1 << power).filter(|count| *count != own);
+                    let all = few.chain([own]).filter(|count| (1..=cores.max(1)).contains(count));
+                    all.for_each(|count: u64| half(&[("workers.count", &count.to_string())]));
+                }
+                Kind::Rpc => half(&[("workers.count", "0")]),
+                _ => half(&[]),
+            }
+        }
+    }
+    found
+}
+
+/// A location as registers write it.
+fn word(at: Location) -> &'static str {
+    match at {
+        Location::Edge => "edge",
+        Location::Engine => "engine",
+        Location::Host => "host",
+    }
 }
 
 /// Why a service may not go to `to`, by what is said of the places: one that it does not use yet is full.
@@ -183,16 +287,16 @@ pub fn refusal(
     (cores_used, cores): (f64, f64),
 ) -> Option<String> {
     let from = Choice::present(service);
-    let place = to.place(service.kind);
+    let is_new = |place| to.is_at(service.kind, place) && !from.is_at(service.kind, place);
     let is_more = to.number("workers.count") > from.number("workers.count");
     let full = |what: String, part: f64| format!("{what} is full: {:.0} % busy", part * 100.0);
-    if place == Location::Engine && from.place(service.kind) != place {
-        let busy = busy.get(&place).map_or(0.0, |figure| figure.0);
+    if is_new(Location::Engine) {
+        let busy = busy.get(&Location::Engine).map_or(0.0, |figure| figure.0);
         if busy >= FULL_UTILISATION {
             return Some(full("the engine".to_owned(), busy));
         }
     }
-    let is_more_threads = place != Location::Edge && from.place(service.kind) != place || is_more;
+    let is_more_threads = is_new(Location::Engine) || is_new(Location::Host) || is_more;
     if is_more_threads && cores > 0.0 && cores_used / cores >= FULL_UTILISATION {
         return Some(full("the machine".to_owned(), cores_used / cores));
     }
@@ -209,12 +313,14 @@ mod tests {
     fn one_row_changes_at_a_time_and_where_it_is_comes_first() {
         for kind in [Kind::Kv, Kind::Rpc, Kind::Rec] {
             let service = service("s", kind);
-            let all = alternatives(&service, 2);
+            let all = alternatives(&service, 2, &|_| vec![40]);
             assert_eq!(all[0], Choice::present(&service));
             assert!(all.len() > 3, "{all:?}");
             for other in &all[1..] {
                 let settings = other.settings_from(&all[0]);
-                assert!((1..=2).contains(&settings.len()), "{settings:?}");
+                // From auto also the first place is said.
+                let most = if other.number(SHARE) > 0 { 4 } else { 2 };
+                assert!((1..=most).contains(&settings.len()), "{settings:?}");
                 let is_taken = |setting: &Setting| {
                     let register = service.register(&setting.register).expect("its own");
                     register.number_of(&setting.value).is_some()
@@ -228,11 +334,57 @@ mod tests {
     fn a_service_may_name_its_places_itself() {
         let mut service = service("s", Kind::Kv);
         service.registers = vec![register(PLACE, 0, [0, 2], &["host", "SoC", "tor, else SoC"])];
-        let all = alternatives(&service, 2);
+        let all = alternatives(&service, 2, &|_| vec![50]);
         let places: Vec<_> = all.iter().map(|choice| choice.value(PLACE)).collect();
         assert_eq!(places, ["host", "SoC", "tor, else SoC"]);
         assert_eq!(all[2].settings_from(&all[0]).len(), 1);
         assert_eq!(refusal(&service, &all[1], &BTreeMap::new(), (2.0, 2.0)), None);
+    }
+
+    /// At two places: which, by which registers, and the way back.
+    #[test]
+    fn a_service_may_be_at_two_places() {
+        let mut service = service("s", Kind::Rpc);
+        service.registers[0] = register(HANDLERS, 1, [0, 3], &["auto", "edge", "host", "engine"]);
+        let shown = |service: &Service| -> Vec<String> {
+            let all = alternatives(service, 2, &|_| vec![40]);
+            all.iter().filter(|one| one.number(SHARE) > 0).map(Choice::to_string).collect()
+        };
+        let wanted = |other: &str, workers| {
+            format!(
+                "place.handlers=edge place.other={other} place.share=40 workers.balancer=round_robin workers.count={workers}"
+            )
+        };
+        assert_eq!(shown(&service), [wanted("host", 1), wanted("host", 2), wanted("engine", 0)]);
+        assert_eq!(steps(&[0.412, 0.43, 0.001, 0.999]), [40, 45, 5, 95]);
+        let edge = Choice::present(&service);
+        let changes = [("place.other", "host"), ("place.share", "40"), ("workers.count", "1")];
+        let both = edge.with(&service, &changes).expect("it can");
+        assert_eq!(both.places(Kind::Rpc), [(Location::Edge, 0.6), (Location::Host, 0.4)]);
+        let names = |settings: Vec<Setting>| settings.into_iter().map(|one| one.register).collect::<Vec<_>>();
+        assert_eq!(names(both.settings_from(&edge)), ["workers.count", "place.other", "place.share"]);
+        assert_eq!(names(edge.settings_from(&both)), ["place.share", "workers.count"]);
+        // The other place of no share is not where it is.
+        let mut idle = service.clone();
+        idle.registers.iter_mut().filter(|one| one.name == OTHER).for_each(|one| one.number = 2);
+        assert_eq!(Choice::present(&idle), edge);
+        // From there: each alone, and either with a third.
+        let mut split = service.clone();
+        for (name, value) in both.values() {
+            let register = split.registers.iter_mut().find(|one| one.name == name).expect("its own");
+            register.number = register.number_of(value).expect("a value");
+        }
+        let all = alternatives(&split, 2, &|_| vec![20]);
+        assert_eq!((&all[0], all.contains(&edge)), (&both, true));
+        let shared: Vec<_> = all.iter().filter(|one| one.number(SHARE) == 20).collect();
+        let at = |places: [Location; 2]| {
+            shared.iter().filter(|one| one.places(Kind::Rpc).iter().map(|(at, _)| *at).eq(places)).count()
+        };
+        use Location::{Edge, Engine, Host};
+        assert_eq!(
+            [at([Edge, Host]), at([Edge, Engine]), at([Host, Engine]), at([Host, Edge])],
+            [2, 1, 2, 0]
+        );
     }
 
     #[test]
@@ -244,7 +396,8 @@ mod tests {
         let names = |settings: Vec<Setting>| settings.into_iter().map(|one| one.register).collect::<Vec<_>>();
         assert_eq!(names(host.settings_from(&edge)), ["workers.count", "place.handlers"]);
         assert_eq!(names(edge.settings_from(&host)), ["place.handlers", "workers.count"]);
-        assert_eq!((edge.place(Kind::Rpc), host.place(Kind::Rpc)), (Location::Edge, Location::Host));
+        assert_eq!(host.places(Kind::Rpc), [(Location::Host, 1.0)]);
+        assert_eq!(edge.places(Kind::Rpc), [(Location::Edge, 1.0)]);
         assert!(edge.with(&service, &[("workers.count", "100000")]).is_none());
     }
 
@@ -259,5 +412,13 @@ mod tests {
         assert!(why(&engine, 0.97, 1.0).is_some_and(|why| why.contains("engine is full")));
         assert!(why(&engine, 0.2, 1.95).is_some_and(|why| why.contains("machine is full")));
         assert_eq!((why(&engine, 0.2, 1.0), why(&plain, 0.97, 2.0)), (None, None));
+        // Of two places each is asked that it does not use yet.
+        let service = super::super::tests::service("s", Kind::Rpc);
+        let edge = Choice::present(&service);
+        let both = edge.with(&service, &[(OTHER, "engine"), (SHARE, "10")]).expect("it can");
+        let why = |to, part, used| refusal(&service, to, &busy(part), (used, 2.0));
+        assert!(why(&both, 0.97, 1.0).is_some_and(|why| why.contains("engine is full")));
+        assert!(why(&both, 0.2, 1.95).is_some_and(|why| why.contains("machine is full")));
+        assert_eq!((why(&both, 0.2, 1.0), why(&edge, 0.97, 2.0)), (None, None));
     }
 }

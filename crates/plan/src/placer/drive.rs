@@ -11,7 +11,7 @@ use super::choice::Setting;
 use super::log::{Decision, Line};
 use super::options::Options;
 use super::predict::Predictor;
-use crate::observed::{Difference, Figure, Observation, ask};
+use crate::observed::{Difference, Figure, Load, Observation, ask};
 use bench::probe::facts::ticks;
 use protocol::planted::NoBugs;
 use serve::trace::Port;
@@ -74,6 +74,14 @@ impl Log {
     pub fn new(path: PathBuf, max: u64) -> io::Result<Log> {
         let file = File::create(&path)?;
         Ok(Log { path, file, written: 0, max })
+    }
+
+    /// Adds a line.
+    ///
+    /// # Errors
+    /// What the system says, with the file's name.
+    pub fn write(&mut self, line: &Line) -> Result<(), String> {
+        self.add(line).map_err(|error| format!("{}: {error}", self.path.display()))
     }
 
     fn add(&mut self, line: &Line) -> io::Result<()> {
@@ -164,6 +172,7 @@ impl Driver {
             options: self.brain.options().clone(),
             made_us: self.brain.made_us(),
             platform: self.predictor.text().to_owned(),
+            modelled: None,
         }
     }
 
@@ -232,6 +241,8 @@ impl Driver {
         };
         let busy = self.machine.busy_cores();
         let Some(mut observation) = self.difference.add(reading, self.cores) else { return Ok(Vec::new()) };
+        // Nothing of a node is decided by it, and logs are the shorter.
+        observation.services.iter_mut().for_each(|service| service.load = Load::default());
         observation.others = Figure(busy.map_or(0.0, |busy| (busy - observation.cores_used.0).max(0.0)));
         self.take(now_us, observation)
     }
@@ -271,7 +282,9 @@ impl Driver {
         };
         for (n, setting) in decision.settings.iter().enumerate() {
             let Err(why) = set(setting, &setting.value) else { continue };
-            let before = decision.settings[..n].iter().rev();
+            // What said nothing before, as the other place of no share, needs not be put back.
+            let had = |setting: &&Setting| !decision.from.value(&setting.register).is_empty();
+            let before = decision.settings[..n].iter().rev().filter(had);
             let back = before.map(|setting| set(setting, decision.from.value(&setting.register)));
             return Err(match back.collect::<Result<(), String>>() {
                 Ok(()) => why,
@@ -283,12 +296,8 @@ impl Driver {
 
     fn log(&mut self, line: &Line) -> Result<(), String> {
         let Some(log) = &mut self.log else { return Ok(()) };
-        log.add(line).map_err(|error| {
-            format!(
-                "{}: {error}: what cannot be logged is not done; the node stays as it is",
-                log.path.display()
-            )
-        })
+        log.write(line)
+            .map_err(|why| format!("{why}: what cannot be logged is not done; the node stays as it is"))
     }
 
     /// Begins another log, with another brain, where this one is long enough.

@@ -2,7 +2,7 @@
 //!
 //! | line | direction | what it has |
 //! |---|---|---|
-//! | `setup` | in | options, the moves of the minute before, and the file of the platform that predictions come of |
+//! | `setup` | in | options, moves of the minute before, the file of the platform that predictions come of; of a machine of the model what else they come of |
 //! | `seen` | in | an observation, and when it was taken in |
 //! | `told` | in | what became of a decision: registers set, or why not |
 //! | `missed` | in | that the node did not answer, or not with what an admin port answers |
@@ -16,8 +16,9 @@
 
 use super::brain::Brain;
 use super::choice::{Choice, Setting};
+use super::of_model::{Modelled, OfModel};
 use super::options::Options;
-use super::predict::{Prediction, Predictor};
+use super::predict::{Predict, Prediction, Predictor};
 use super::verdict::{Gain, Measured};
 use crate::observed::Observation;
 use protocol::planted::NoBugs;
@@ -138,6 +139,9 @@ pub enum Line {
         made_us: Vec<u64>,
         /// The platform's file, as it is written.
         platform: String,
+        /// Predictions are those of a machine of the model, and not of a node.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        modelled: Option<Modelled>,
     },
     /// See the head of the file.
     Seen {
@@ -264,7 +268,7 @@ impl std::error::Error for ReplayError {}
 /// # Errors
 /// It is no log, or something else came.
 pub fn replay(text: &str) -> Result<Replayed, ReplayError> {
-    let mut brain: Option<(Brain<NoBugs>, Predictor)> = None;
+    let mut brain: Option<(Brain<NoBugs>, Box<dyn Predict>)> = None;
     let mut due = std::collections::VecDeque::<Line>::new();
     let mut done = Replayed::default();
     // The last line of a program that was killed may be half of one.
@@ -285,8 +289,11 @@ pub fn replay(text: &str) -> Result<Replayed, ReplayError> {
         if let Some(missing) = due.pop_front() {
             return Err(ReplayError::Differs { line: number, logged: None, came: Some(missing.text()) });
         }
-        if let Line::Setup { options, made_us, platform } = line {
-            let predictor = Predictor::new(&platform, "platform");
+        if let Line::Setup { options, made_us, platform, modelled } = line {
+            let predictor = match &modelled {
+                None => Predictor::new(&platform, "platform").map(|of| Box::new(of) as Box<dyn Predict>),
+                Some(of) => OfModel::logged(&platform, of).map(|of| Box::new(of) as Box<dyn Predict>),
+            };
             let predictor = predictor.map_err(|why| ReplayError::NoPlatform(number, why))?;
             brain = Some((Brain::new(options, &made_us), predictor));
             continue;
@@ -295,7 +302,7 @@ pub fn replay(text: &str) -> Result<Replayed, ReplayError> {
         due.extend(match line {
             Line::Seen { now_us, observation } => {
                 done.observations += 1;
-                brain.observe(now_us, &observation, predictor)
+                brain.observe(now_us, &observation, &**predictor)
             }
             Line::Told { now_us, decision, refused } => brain.told(now_us, decision, refused.as_deref()),
             Line::Frozen { is_frozen } => {

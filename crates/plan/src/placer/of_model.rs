@@ -8,18 +8,19 @@
 //!
 //! A prediction may be as wrong as the model was where it was held against others' measurements ([`ModelError`]).
 
-use super::choice::{Choice, PLACE};
+use super::choice::Choice;
 use super::predict::{Known, Predict, Prediction, Range};
 use crate::observed::{Observation, Service};
 use base::Prng;
 use model::Platform;
 use model::plan::estimate::{host_cores, latencies};
 use model::plan::graph::Graph;
-use model::plan::mixture::alone;
+use model::plan::mixture;
 use model::plan::model_error::ModelError;
 use model::plan::{Limits, PlanError, families};
 use model::platform::unit::Dimension;
-use model::workload::Workload;
+use model::workload::{Workload, shipped};
+use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -29,6 +30,16 @@ const UNKNOWN_ERROR: f64 = 0.5;
 const NEARLY_FULL: f64 = 0.98;
 /// How far numbers of [`off`] are off.
 const OFF: (f64, f64) = (0.1, 0.3);
+
+/// What predictions of a machine of the model come of, beside its platform.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Modelled {
+    /// What requests are like: a shipped workload.
+    pub workload: String,
+    /// The seed by which its numbers are off, if they are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub off: Option<u64>,
+}
 
 /// Predicts what a service does at each place of a machine of the model, under the load that is seen.
 #[derive(Debug)]
@@ -76,6 +87,19 @@ impl OfModel {
         Ok(OfModel { platform, like, factor: 1.0 + error, last })
     }
 
+    /// As a log has it: the platform's file, and what it says of the rest.
+    ///
+    /// # Errors
+    /// The platform is none, or there is no such workload, or it cannot be served there.
+    pub fn logged(text: &str, of: &Modelled) -> Result<OfModel, String> {
+        let platform = Platform::parse(text, "platform").map_err(|error| error.to_string())?;
+        let like =
+            shipped::shipped(&of.workload).ok_or_else(|| format!("there is no workload {}", of.workload))?;
+        let like = like.map_err(|why| why.to_string())?;
+        let known = of.off.map_or_else(|| platform.unread(), |seed| off(&platform, seed));
+        OfModel::new(&known, &like).map_err(|why| why.to_string())
+    }
+
     /// The workload with what is seen of it; none if nothing is.
     fn seen(&self, service: &Service) -> Option<Workload> {
         let mut workload = self.like.clone();
@@ -116,13 +140,22 @@ impl Predict for OfModel {
     }
 }
 
+impl Loaded {
+    fn way(&self, name: &str) -> Option<usize> {
+        self.graph.ways.iter().position(|way| way.name == name)
+    }
+}
+
 impl Known for Loaded {
     fn predict(&self, to: &Choice) -> Option<Prediction> {
         let Loaded { graph, rate, factor } = self;
-        let way = graph.ways.iter().position(|way| way.name == to.value(PLACE))?;
-        let capacity = alone(graph, way);
-        let mut rates = vec![0.0; graph.ways.len()];
-        rates[way] = rate.min(NEARLY_FULL * capacity);
+        let mut shares = vec![0.0; graph.ways.len()];
+        for (name, share) in to.shares() {
+            shares[self.way(name)?] += share;
+        }
+        let capacity = mixture::capacity(graph, &shares);
+        let at_most = rate.min(NEARLY_FULL * capacity);
+        let rates: Vec<f64> = shares.iter().map(|share| share * at_most).collect();
         // Little's law of what clients have under way.
         let waiting = graph.window as f64 / capacity;
         let alone = latencies(graph, &rates).filter(|_| *rate <= NEARLY_FULL * capacity);
@@ -135,6 +168,12 @@ impl Known for Loaded {
             cores: around(host_cores(graph, &rates)),
         };
         prediction.is_sound().then_some(prediction)
+    }
+
+    fn shares(&self, pair: &Choice) -> Vec<f64> {
+        let ways: Vec<usize> = pair.shares().into_iter().filter_map(|(name, _)| self.way(name)).collect();
+        let [one, other] = ways[..] else { return Vec::new() };
+        mixture::shares(&self.graph, [one, other], self.rate).unwrap_or_default()
     }
 }
 

@@ -17,14 +17,14 @@
 //! It says nothing of what the model does not know: what forms, groups, balancers, batches and pauses do, links that it has no times of, handlers that
 //! nobody has timed. Corrections by what came afterwards (`correct`) are not its business.
 
-use super::choice::Choice;
+use super::choice::{Choice, OTHER, SHARE};
 use crate::observed::{Figure, Kind, Location, Observation, Service};
 use base::Picos;
 use model::alternative::{Alternative, Part, Place};
 use model::plan::Limits;
-use model::plan::estimate;
 use model::plan::graph::{Graph, Kind as Limit};
 use model::plan::model_error::widened_by;
+use model::plan::{estimate, mixture};
 use model::platform::{Platform, picos};
 use model::system::host::{End, Handler, Host, Link, Node, Threads};
 use model::workload::{Class, Workload};
@@ -102,7 +102,8 @@ const ALWAYS_S: f64 = 1e3;
 /// Requests of one turn at most.
 const TOGETHER_MAX: f64 = 256.0;
 /// Registers of which the model knows what they do.
-const KNOWN: [&str; 4] = ["engine.mode", "place.handlers", "workers.count", "place.rec.preprocess"];
+const KNOWN: [&str; 6] =
+    ["engine.mode", "place.handlers", OTHER, SHARE, "workers.count", "place.rec.preprocess"];
 
 /// What says what choices of a service would do. The same question has the same answer: decisions are replayed.
 pub trait Predict {
@@ -114,6 +115,9 @@ pub trait Predict {
 pub trait Known {
     /// What it would do at a choice; none where that is not known.
     fn predict(&self, to: &Choice) -> Option<Prediction>;
+
+    /// Shares, of 1, of the other place that are worth a look, of a choice that is at two with any share. None where nothing is known of them.
+    fn shares(&self, pair: &Choice) -> Vec<f64>;
 }
 
 impl Predict for Predictor {
@@ -226,11 +230,17 @@ impl<'a> Served<'a> {
             return Some(served);
         }
         // RPC times handlers elsewhere by the clock, with the way there and back: no more of it is theirs than their thread worked.
-        let place = served.present.place(service.kind);
-        let of_place = 1e9 * service.cores.get(&place).map_or(0.0, |cores| cores.0) / service.rate.0;
-        let is_with_way = service.kind == Kind::Rpc && place != Location::Edge && of_place > 0.0;
+        // Of requests that are handled elsewhere: a part of them, where they are at two places.
+        let places = served.present.places(service.kind);
+        let elsewhere = || places.iter().filter(|(place, _)| *place != Location::Edge);
+        let part: f64 = elsewhere().map(|(_, share)| share).sum();
+        let cores: f64 =
+            elsewhere().filter_map(|(place, _)| service.cores.get(place)).map(|cores| cores.0).sum();
+        let of_place = 1e9 * cores / (service.rate.0 * part);
+        let is_with_way = service.kind == Kind::Rpc && part > 0.0 && of_place > 0.0;
+        let timed_ns = served.handler_ns;
         if is_with_way {
-            served.handler_ns = served.handler_ns.min(of_place);
+            served.handler_ns = timed_ns.min(of_place);
         }
         // All but handlers is the edge's, until what hand-overs take by the model is known.
         let beside = (measured_ns - served.handler_ns - served.engine_ns).max(REQUEST_MIN_NS);
@@ -242,12 +252,12 @@ impl<'a> Served<'a> {
         let handed_over = served.numbers(&model.host, &served.present)?.cores - served.work_of_a_second();
         let handed_over_ns = handed_over.max(0.0) * 1e9 / service.rate.0;
         if is_with_way {
-            // Either thread has half of it.
-            served.handler_ns = (served.handler_ns - handed_over_ns / 2.0).max(REQUEST_MIN_NS);
-            served.edge_ns = (beside - handed_over_ns / 2.0).max(REQUEST_MIN_NS);
-        } else {
-            served.edge_ns = (beside - handed_over_ns).max(REQUEST_MIN_NS);
+            // Either thread has half of it, for each that is handed over; of what was timed only their part has it.
+            let half = handed_over_ns / part / 2.0;
+            served.handler_ns = (timed_ns - part * half).min(of_place - half).max(REQUEST_MIN_NS);
         }
+        let beside = measured_ns - served.handler_ns - served.engine_ns;
+        served.edge_ns = (beside - handed_over_ns).max(REQUEST_MIN_NS);
         Some(served)
     }
 
@@ -281,7 +291,9 @@ impl<'a> Served<'a> {
         let all = [one?, mid?, other?];
         let of = |figure: &dyn Fn(&Numbers) -> f64| all.map(|numbers| figure(&numbers));
         let is_rec = self.service.kind == Kind::Rec;
-        let own = self.stages(to).iter().map(|(handler, _)| handler.known_error(is_rec)).fold(0.0, f64::max);
+        let places = to.places(self.service.kind);
+        let stages = places.iter().flat_map(|(place, _)| self.stages(*place));
+        let own = stages.map(|(handler, _)| handler.known_error(is_rec)).fold(0.0, f64::max);
         let prediction = Prediction {
             capacity: Range::of(of(&|all| all.capacity), own),
             p50_ns: Range::of(of(&|all| all.p50_ns), own),
@@ -292,8 +304,8 @@ impl<'a> Served<'a> {
     }
 
     /// Who works on a request beside its edge, one after the other, and for how long in nanoseconds.
-    fn stages(&self, to: &Choice) -> Vec<(Handler, f64)> {
-        let handler = match to.place(self.service.kind) {
+    fn stages(&self, place: Location) -> Vec<(Handler, f64)> {
+        let handler = match place {
             Location::Edge => Handler::Edge,
             Location::Engine => Handler::Engine,
             Location::Host => Handler::HostThreads,
@@ -305,17 +317,21 @@ impl<'a> Served<'a> {
         }
     }
 
-    fn numbers(&self, host: &Host, to: &Choice) -> Option<Numbers> {
+    /// The node with its service so: a way for each place.
+    fn graph(&self, host: &Host, to: &Choice) -> Graph {
         let mut threads = self.threads;
         if self.service.kind == Kind::Rpc {
             threads.host = to.number("workers.count").clamp(1, 256);
         }
         let mut node = Node::new(host, threads, 0);
         let span = |ns: f64| picos(ns / 1e9);
-        let stages: Vec<_> = self.stages(to).into_iter().map(|(by, ns)| (by, span(ns))).collect();
         let half = span(self.edge_ns / 2.0);
-        let program = node.within("request", [half, half], &stages);
-        let setting = node.with(vec![alternative(program)], 1);
+        let mut way = |place| {
+            let stages: Vec<_> = self.stages(place).into_iter().map(|(by, ns)| (by, span(ns))).collect();
+            alternative(node.within("request", [half, half], &stages))
+        };
+        let ways = to.places(self.service.kind).iter().map(|(place, _)| way(*place)).collect();
+        let setting = node.with(ways, 1);
         let workload = workload(self.service, self.under_way as u64);
         let mut graph = Graph::of(&setting, &workload, &Limits::default());
         graph.together = self.together;
@@ -327,23 +343,28 @@ impl<'a> Served<'a> {
             };
             row.capacity = (row.capacity - others).max(LEFT_MIN * row.capacity);
         }
-        let demand = &graph.ways[0].demand;
-        let rows =
-            graph.rows.iter().zip(demand).filter(|(row, takes)| row.kind == Limit::Resource && **takes > 0.0);
-        let capacity = rows.map(|(row, takes)| row.capacity / takes).fold(f64::INFINITY, f64::min);
+        graph
+    }
+
+    fn numbers(&self, host: &Host, to: &Choice) -> Option<Numbers> {
+        let graph = self.graph(host, to);
+        let shares: Vec<f64> = to.places(self.service.kind).into_iter().map(|(_, share)| share).collect();
+        let rates = |rate: f64| shares.iter().map(|share| share * rate).collect::<Vec<_>>();
+        let capacity = mixture::capacity(&unbound(&graph), &shares);
         let rate = self.service.rate.0.min(RHO_MAX * capacity);
-        let latencies = estimate::latencies(&graph, &[rate])?;
+        let latencies = estimate::latencies(&graph, &rates(rate))?;
+        let unloaded: f64 = graph.ways.iter().zip(&shares).map(|(way, share)| way.unloaded * share).sum();
         // Behind no more than clients have under way, each for as long as it works.
         let work_ns = self.edge_ns + self.handler_ns + self.engine_ns;
         let longest = match self.under_way {
             0.0 => f64::INFINITY,
-            under_way => 1e9 * graph.ways[0].unloaded + (under_way - 1.0) * work_ns,
+            under_way => 1e9 * unloaded + (under_way - 1.0) * work_ns,
         };
         // RPC times a call from when it is read to when its reply is ready: what its edge does before and after that is not in it.
         let untimed_ns = if self.service.kind == Kind::Rpc { self.edge_ns } else { 0.0 };
         let stay = |seconds: f64| (1e9 * seconds).min(longest) - untimed_ns;
         let [p50_ns, p99_ns] = [latencies.p50, latencies.p99].map(|of| stay(of).max(self.handler_ns));
-        let cores = estimate::host_cores(&graph, &[self.service.rate.0]);
+        let cores = estimate::host_cores(&graph, &rates(self.service.rate.0));
         Some(Numbers { capacity, p50_ns, p99_ns, cores })
     }
 }
@@ -361,6 +382,22 @@ impl Known for Served<'_> {
         }
         self.prediction(to)
     }
+
+    fn shares(&self, pair: &Choice) -> Vec<f64> {
+        let graph = unbound(&self.graph(&self.model.host, pair));
+        if graph.ways.len() < 2 {
+            return Vec::new();
+        }
+        mixture::shares(&graph, [0, 1], self.service.rate.0).unwrap_or_default()
+    }
+}
+
+/// What the node could serve is bounded by what works alone, and not by what clients have under way.
+fn unbound(graph: &Graph) -> Graph {
+    let mut graph = graph.clone();
+    let rows = graph.rows.iter_mut().filter(|row| row.kind != Limit::Resource);
+    rows.for_each(|row| row.capacity = f64::INFINITY);
+    graph
 }
 
 fn alternative(program: model::ProgramId) -> Alternative {

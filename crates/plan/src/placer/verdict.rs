@@ -6,14 +6,17 @@
 //! The share in time is taken from the median and the 99th percentile. Where a service is full, all its requests wait alike: half of them may be late by
 //! little, which p99 alone does not say.
 //!
-//! Demand is somewhat more than what comes now, since clients that wait for answers ask for more as soon as they get them. Without a limit the p99 does
-//! not count.
+//! Demand is somewhat more than what comes now, since clients that wait for answers ask for more as soon as they get them. That is worth something to a
+//! service that may be full. One that has room serves all that it is asked: less room than demand is a loss, and more than it has no gain. Without a limit
+//! the p99 does not count.
 
-use super::predict::Prediction;
+use super::predict::{Prediction, Range};
 use serde::{Deserialize, Serialize};
 
 /// How much more than now may be asked for.
 const DEMAND_FACTOR: f64 = 1.5;
+/// A service may be full from this part of the least that it is predicted to serve.
+const NEARLY_FULL: f64 = 0.9;
 /// Throughputs that differ by less are equal.
 const TIE_SHARE: f64 = 0.03;
 /// So much of a core is nothing: places that all use less of the host are equal.
@@ -82,14 +85,13 @@ fn gain(of: Side, over: Side) -> f64 {
 }
 
 /// What a choice would gain over what is now, which has this capacity by its own prediction.
-pub(super) fn expected(to: &Prediction, now: &Measured, capacity: f64, limit_ns: Option<f64>) -> Gain {
+pub(super) fn expected(to: &Prediction, now: &Measured, capacity: Range, limit_ns: Option<f64>) -> Gain {
     let demand = now.rate * DEMAND_FACTOR;
-    let present = Side {
-        throughput: capacity.max(now.rate).min(demand) * within(limit_ns, now.p50_ns, now.p99_ns),
-        cores: now.cores,
-    };
+    let own = capacity.mid.max(now.rate).min(demand);
+    let most = if now.rate >= NEARLY_FULL * capacity.low { demand } else { own };
+    let present = Side { throughput: own * within(limit_ns, now.p50_ns, now.p99_ns), cores: now.cores };
     let side = |capacity: f64, (p50, p99): (f64, f64), cores: f64| {
-        let throughput = capacity.min(demand) * within(limit_ns, Some(p50), Some(p99));
+        let throughput = capacity.min(most) * within(limit_ns, Some(p50), Some(p99));
         gain(Side { throughput, cores }, present)
     };
     Gain {
@@ -153,6 +155,25 @@ mod tests {
         assert!(gained(&none, &NOW, None) > 0.99 && gained(&NOW, &none, None) < -1.0);
     }
 
+    /// More room is worth something to a service that is full, or may be by what predictions err, and nothing to another.
+    #[test]
+    fn room_is_worth_nothing_to_who_has_it() {
+        let exact = |number: f64| Range::around(number, 1.0);
+        let to =
+            Prediction { capacity: exact(4e5), p50_ns: exact(5e4), p99_ns: exact(1e5), cores: exact(1.5) };
+        let over = |capacity| expected(&to, &NOW, capacity, None).mid;
+        assert!(
+            (over(exact(1.05e5)) - 3.0 / 7.0).abs() < 1e-2,
+            "of 1.05e5 to 1.5e5: {}",
+            over(exact(1.05e5))
+        );
+        assert!(over(Range::around(1.3e5, 1.2)) > 0.1, "it may be full: 1.08e5 is the least");
+        assert!((over(exact(1.3e5)) + 0.5).abs() < 1e-9, "half a core more, for nothing");
+        let tight = Prediction { capacity: exact(1.2e5), cores: exact(0.5), ..to };
+        let gain = expected(&tight, &NOW, exact(4e5), None).mid;
+        assert!((gain + 0.2).abs() < 1e-9, "no room for half as many again, for half a core: {gain}");
+    }
+
     #[test]
     fn an_unsure_prediction_gains_little_at_worst() {
         let to = Prediction {
@@ -161,7 +182,7 @@ mod tests {
             p99_ns: Range::around(1e5, 2.0),
             cores: Range::around(0.8, 2.0),
         };
-        let found = expected(&to, &NOW, 2e5, Some(3e5));
+        let found = expected(&to, &NOW, Range::around(2e5, 1.2), Some(3e5));
         assert!(found.low < -0.5 && (found.mid - 0.2).abs() < 1e-9 && found.high > 0.5, "{found:?}");
     }
 }

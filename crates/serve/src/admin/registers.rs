@@ -16,6 +16,11 @@ pub trait Tuned: Send + Sync + 'static {
     /// Their values.
     fn registers(&self) -> &Registers<Self::Id>;
 
+    /// Why one is not to be set to this, if it has no use for it.
+    fn refuses(&self, _name: &str, _text: &str) -> Option<String> {
+        None
+    }
+
     /// One was set.
     fn register_changed(&self, _name: &str) {}
 }
@@ -77,6 +82,9 @@ impl<T: Tuned> Listed for T {
     }
 
     fn set_live(&self, name: &str, text: &str) -> Result<Shown, SetError> {
+        if let Some(why) = self.refuses(name, text) {
+            return Err(SetError::Refused(Registers::<T::Id>::spec(name)?, why));
+        }
         self.registers().set_live(name, text)?;
         self.register_changed(name);
         self.registers().show_one(name)
@@ -143,7 +151,7 @@ impl IntoResponse for Refused {
         let status = match self.1 {
             SetError::Unknown { .. } => StatusCode::NOT_FOUND,
             SetError::NotAValue(..) | SetError::OutOfRange(..) => StatusCode::BAD_REQUEST,
-            SetError::NotLive(..) => StatusCode::CONFLICT,
+            SetError::NotLive(..) | SetError::Refused(..) => StatusCode::CONFLICT,
         };
         let of = self.0.map_or(String::new(), |owner| format!("service {owner}: "));
         (status, format!("{of}{}\n", self.1)).into_response()

@@ -98,6 +98,10 @@ impl Tuned for Pump {
     fn registers(&self) -> &base::registers::Registers<Id> {
         &self.0
     }
+
+    fn refuses(&self, name: &str, text: &str) -> Option<String> {
+        (name == "pump.rate" && text == "13").then(|| "it rattles at that; set 12 or 14".to_owned())
+    }
 }
 
 crate::families! { "millrace_pump_";
@@ -155,6 +159,8 @@ fn every_port_has_metrics_registers_and_health() {
     let (status, why) = whole(&admin, "PUT /registers/pump.size", "8");
     assert!(status == 409 && why.contains("start"), "{why}");
     assert_eq!(whole(&admin, "PUT /registers/pump.rate", "65").0, 400);
+    let refused = (409, "register pump.rate: it rattles at that; set 12 or 14\n".to_owned());
+    assert_eq!(whole(&admin, "PUT /registers/pump.rate", "13"), refused);
     let (status, why) = whole(&admin, "GET /registers/pump.rat", "");
     assert!(status == 404 && why.contains("pump.rate"), "{why}");
 }

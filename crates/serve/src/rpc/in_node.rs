@@ -237,8 +237,9 @@ impl Service for Rpc {
         }
         if is_shown {
             server = server.monitor(&self.monitor);
-            routes =
-                routes.service(None, admin::routes(&self.monitor)).loops([self.beat.pulse("rpc-server")]);
+            routes = routes
+                .service(None, admin::routes(&self.monitor, Some(server.router())))
+                .loops([self.beat.pulse("rpc-server")]);
         }
         if let Some((_, figures)) = &self.kept {
             let figures = Arc::clone(figures);

@@ -23,6 +23,7 @@ crate::families! { "millrace_rpc_";
     LATENCY histogram "call" seconds ["side", "method"] "From start to end of the calls that were timed (register monitor.sample).";
     MESSAGE_BYTES counter "message" bytes ["side", "method", "direction"] "Bytes of requests and replies at the server, without headers, of the calls that were timed (register monitor.sample); of calls with streams, of what opened them.";
     STAGE histogram "stage" seconds ["side", "stage"] "Stages of the calls that were timed (register monitor.sample).";
+    PLACED counter "calls_run" count ["place"] "Calls without streams that the server ran, by the place (registers place.handlers, place.other).";
     OPENED counter "connections_opened" count ["side", "transport"] "Connections opened.";
     OPEN gauge "connections" count ["side", "transport"] "Connections open.";
     FRAMES counter "frames" count ["side", "transport", "direction"] "Frames.";
@@ -111,6 +112,9 @@ fn calls(seen: &Snapshot, page: &mut Page) {
             }
         }
     }
+    for (place, count) in &seen.run {
+        page.add(PLACED, &[place], *count);
+    }
     for ((side, stage), spans) in &seen.stages {
         page.add_buckets(STAGE, &[side.name(), stage], &buckets(spans));
     }
@@ -175,6 +179,7 @@ mod tests {
         let stamp = server.started(method, 5, &[]);
         server.moved(stamp, 0, 30);
         server.moved(stamp, 700, 0);
+        server.run(base::trace::Place::Host);
         server.ended(stamp, method, Code::Ok);
         let mut page = Page::default();
         collect(&monitor.snapshot(), &mut page);
@@ -188,6 +193,7 @@ mod tests {
             r#"call_seconds_count{side="client",method="/shop.Cart/Add \"all\"\n"} 2"#,
             r#"connection_frames_total{connection="5",side="client",transport="udp",direction="received"} 2"#,
             r#"connection_frame_bytes_total{connection="5",side="client",transport="udp",direction="sent"} 80"#,
+            r#"calls_run_total{place="host"} 1"#,
             r#"events_total{side="client",transport="udp",event="retransmit"} 7"#,
             r#"message_bytes_total{side="server",method="/shop.Cart/Add \"all\"\n",direction="sent"} 700"#,
             r#"message_bytes_total{side="server",method="/shop.Cart/Add \"all\"\n",direction="received"} 30"#,

@@ -7,13 +7,15 @@
 //! `greedy`: the fastest choice whose capacity is not full of what comes; else the one with the most. Wei et al., OSDI 2023, §4.2.
 //! `fixed`: where the operator says, at once.
 
-use super::super::choice::{Choice, alternatives, refusal};
+use super::super::choice::{Choice, SHARE, alternatives, refusal, steps};
 use super::super::log::{Compared, Decision, Reason};
 use super::super::options::Policy;
 use super::super::planted::Planted;
-use super::super::predict::{Known, Prediction};
+use super::super::predict::{Known, Prediction, Range};
 use super::super::verdict::{Measured, expected};
-use super::{Brain, Load, OBSERVATIONS_MIN, RATE_MIN, Running, ServiceState, is_moving};
+use super::{
+    BAR_FACTOR, Bar, Brain, Load, OBSERVATIONS_MIN, RATE_MIN, Running, ServiceState, is_moving, is_other,
+};
 use crate::observed::{Observation, Service};
 use protocol::planted::Bugs;
 
@@ -108,8 +110,9 @@ impl<B: Bugs<Planted>> Brain<B> {
             corrected.is_sound().then_some((said, corrected))
         };
         let here = said(&present).map(|(_, corrected)| corrected);
-        let capacity = here.map_or(now.rate, |here| here.capacity.mid);
-        let all = alternatives(service, seen.cores.0 as u64).into_iter().filter_map(|choice| {
+        let capacity = here.map_or(Range::around(now.rate, 1.0), |here| here.capacity);
+        let all = alternatives(service, seen.cores.0 as u64, &|pair| steps(&served.shares(pair)));
+        let all = all.into_iter().filter_map(|choice| {
             let (predicted, corrected) = said(&choice)?;
             let tried = self.corrections.is_known(now_us, &service.name, &choice);
             let corrected = match here {
@@ -131,10 +134,14 @@ impl<B: Bugs<Planted>> Brain<B> {
 
     /// Why a service may not go there now.
     fn refused(&self, now_us: u64, seen: &Observation, service: &Service, to: &Choice) -> Option<String> {
-        match self.seats.get(&service.name).and_then(|seat| seat.bars.get(to)) {
-            Some(bar) if bar.until_us > now_us => Some("it was worse than expected lately".to_owned()),
-            _ => self.refused_as_full(service, to, seen),
+        let is_barred = self.seats.get(&service.name).is_some_and(|seat| {
+            let is_about = |bar: &Bar| !is_other(bar.rate, seat.measured.rate, BAR_FACTOR);
+            seat.bars.get(to).is_some_and(|bar| bar.until_us > now_us && is_about(bar))
+        });
+        if is_barred {
+            return Some("it was worse than expected lately".to_owned());
         }
+        self.refused_as_full(service, to, seen)
     }
 
     /// Which of them is wanted, by the policy.
@@ -252,7 +259,8 @@ impl<B: Bugs<Planted>> Brain<B> {
         }
         // One step at a time: what sets most of what is wanted.
         let set = |one: &Choice| wanted.iter().filter(|(name, value)| one.value(name) == *value).count();
-        let all = alternatives(service, seen.cores.0 as u64);
+        let share = wanted.iter().find(|(name, _)| name == SHARE).and_then(|(_, share)| share.parse().ok());
+        let all = alternatives(service, seen.cores.0 as u64, &|_| share.into_iter().collect());
         let free = all.into_iter().filter(|one| self.refused(now_us, seen, service, one).is_none()).rev();
         let to = free.max_by_key(set)?;
         (set(&to) > set(&present)).then(|| Proposal {
@@ -346,7 +354,6 @@ fn greedy(service: &Service, compared: &[Compared], present: &Choice) -> Option<
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::predict::Range;
     use super::*;
 
     /// A machine that something else disturbs is no reason to move to where nothing is known to be better.
@@ -360,13 +367,13 @@ mod tests {
         };
         let now = Measured { rate: 1e4, p50_ns: Some(1e5), p99_ns: Some(1e8), cores: 0.5 };
         let limit = Some(2e6);
-        let naive = expected(&said, &now, said.capacity.mid, limit);
+        let naive = expected(&said, &now, said.capacity, limit);
         assert!(naive.mid > 40.0, "{naive:?}");
-        let gain = expected(&anchored(said, &said, &now), &now, said.capacity.mid, limit);
+        let gain = expected(&anchored(said, &said, &now), &now, said.capacity, limit);
         assert!(gain.mid.abs() < 1e-6 && gain.low <= 0.0, "{gain:?}");
         // One that is predicted to be better stays so.
         let better = Prediction { p99_ns: said.p99_ns.times(0.5), ..said };
-        let gain = expected(&anchored(better, &said, &now), &now, said.capacity.mid, limit);
+        let gain = expected(&anchored(better, &said, &now), &now, said.capacity, limit);
         assert!((gain.mid - 1.0).abs() < 1e-6, "{gain:?}");
         // What is better than predicted makes nothing else worse.
         let early = Measured { p99_ns: Some(1e3), ..now };

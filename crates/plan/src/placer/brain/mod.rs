@@ -50,6 +50,8 @@ const LOAD_FACTOR: f64 = 1.6;
 const LOAD_MIX: f64 = 0.2;
 /// A service with fewer requests a second is idle: there is nothing to decide by.
 const RATE_MIN: f64 = 20.0;
+/// At a rate that differs by this factor a choice is not barred for what it did at the other: what was not worth its cores may be when more is asked.
+const BAR_FACTOR: f64 = 1.2;
 /// Observations before the first decision of a load.
 const OBSERVATIONS_MIN: u32 = 2;
 
@@ -74,10 +76,7 @@ impl Load {
 
     /// Whether `now` is another load; `with_rate`: also if its rate alone is another.
     fn differs(&self, now: &Load, with_rate: bool) -> bool {
-        let is_other = |one: f64, other: f64| {
-            let (less, more) = (one.min(other).max(1.0), one.max(other).max(1.0));
-            more / less > LOAD_FACTOR
-        };
+        let is_other = |one: f64, other: f64| is_other(one, other, LOAD_FACTOR);
         let share = |load: &Load, name: &str| load.methods.get(name).map_or(0.0, |figure| figure.0);
         let names = self.methods.keys().chain(now.methods.keys());
         let mut mix = names.map(|name| (share(self, name) - share(now, name)).abs());
@@ -88,11 +87,18 @@ impl Load {
     }
 }
 
-/// A choice that is not tried again before this.
+/// Whether two rates or sizes differ by more than a factor.
+fn is_other(one: f64, other: f64, factor: f64) -> bool {
+    let (less, more) = (one.min(other).max(1.0), one.max(other).max(1.0));
+    more / less > factor
+}
+
+/// A choice that is not tried again before this, at about this rate.
 #[derive(Clone, Copy, Debug)]
 struct Bar {
     until_us: u64,
     times: u32,
+    rate: f64,
 }
 
 /// A move under way: decided, and not judged yet.
@@ -337,7 +343,9 @@ impl<B: Bugs<Planted>> Brain<B> {
                 seat.bars.iter().min_by_key(|(_, bar)| bar.until_us).map(|(choice, _)| choice.clone());
             first.and_then(|choice| seat.bars.remove(&choice));
         }
-        let bar = seat.bars.entry(to.clone()).or_insert(Bar { until_us: 0, times: 0 });
+        let rate = seat.measured.rate;
+        let bar = seat.bars.entry(to.clone()).or_insert(Bar { until_us: 0, times: 0, rate });
+        bar.rate = rate;
         bar.until_us = now_us.saturating_add(bar_us.saturating_mul(1 << bar.times.min(BAR_DOUBLINGS_MAX)));
         bar.times = bar.times.saturating_add(1);
     }

@@ -49,7 +49,8 @@ const PLACES: [(&str, &[&str]); 3] = [
     ("rank.place.rec.preprocess", &["edge", "engine"]),
 ];
 /// Registers besides, that placers move: each begins with these.
-const OTHERS: [(&str, &str); 7] = [
+const OTHERS: [(&str, &str); 8] = [
+    ("demo.place.share", "0"),
     ("demo.workers.count", "1"),
     ("demo.workers.balancer", "round_robin"),
     ("cache.engine.form", "staged"),
@@ -65,7 +66,7 @@ const OTHERS: [(&str, &str); 7] = [
 /// rate, size, mix and skew, from --seed. In each phase every policy has its turn: --settle that does not count, then --measure that does. What
 /// counts is the share of what was asked that was answered within --slo, of the services on average. Exit status 1 if a request was lost.
 ///
-/// With --on there is no node: a key-value store is in virtual time on a machine of the model, at one of its places.
+/// With --on there is no node: a key-value store is in virtual time on a machine of the model, at one of its places or, by who moves it, at two.
 #[derive(Args, Debug)]
 pub struct Contest {
     /// Changes of the load
@@ -102,7 +103,7 @@ pub struct Contest {
 
     /// In virtual time on this machine of the model instead of on a node: a shipped platform or a file; several times; all: bluefield2-ib, cxl-type2,
     /// u280-ddr4, rack-of-bluefield2
-    #[arg(long, value_name = "PLATFORM", conflicts_with_all = ["fixed", "start", "logs", "platform"])]
+    #[arg(long, value_name = "PLATFORM", conflicts_with_all = ["fixed", "start", "platform"])]
     on: Vec<String>,
 
     /// Multiplies all rates: for faster and slower machines
@@ -113,7 +114,7 @@ pub struct Contest {
     #[arg(short, long, value_name = "PLATFORM", default_value = "this-host")]
     platform: String,
 
-    /// A folder for the log of each policy that moves
+    /// A folder, which is there, for the log of each policy that moves; with --on of each machine. millrace place --replay plays one again
     #[arg(long, value_name = "DIR")]
     logs: Option<PathBuf>,
 

@@ -52,16 +52,63 @@ fn short_handlers_stay_at_the_edge_and_long_ones_gain_from_workers() {
     assert!(host.p99_ns.mid < edge.p99_ns.mid, "{edge:?} {host:?}");
 }
 
+/// At the edge, and a share of them on a worker.
+fn both(share: &str) -> [(&str, &str); 4] {
+    [("place.handlers", "edge"), ("place.other", "host"), ("place.share", share), ("workers.count", "1")]
+}
+
+/// The service, set so.
+fn set(mut service: Service, changes: &[(&str, &str)]) -> Service {
+    let to = Choice::present(&service).with(&service, changes).expect("it can");
+    for (name, value) in to.values() {
+        let register = service.registers.iter_mut().find(|one| one.name == name).expect("its own");
+        register.number = register.number_of(value).expect("it takes it");
+    }
+    service
+}
+
+/// Handlers that fill a thread gain from a second one beside it; those that a thread does beside its sockets do not.
+#[test]
+fn two_places_serve_more_than_either_and_cost_more_when_there_is_room() {
+    let model = predictor();
+    let service = loaded(100_000.0, 9_000.0);
+    let seen = seen(&service, 2.0);
+    let served = model.of(&seen, &service).expect("it is known");
+    let edge = Choice::present(&service);
+    let choice = |changes: &[(&str, &str)]| edge.with(&service, changes).expect("it can");
+    let share = served.shares(&choice(&both("50"))).into_iter().next().expect("there is a best one");
+    assert!((0.4..0.55).contains(&share), "{share}: the edge has its sockets as well");
+    let capacity = |choice: &Choice| served.predict(choice).expect("it says something").capacity.mid;
+    let host = choice(&[("place.handlers", "host"), ("workers.count", "1")]);
+    let best = choice(&both(&format!("{:.0}", 100.0 * share)));
+    let [edge, host, best, little] =
+        [edge.clone(), host, best, choice(&both("10"))].map(|one| capacity(&one));
+    assert!(
+        best > 1.6 * edge.max(host) && little > edge && little < 0.8 * best,
+        "{edge} {host} {best} {little}"
+    );
+    let light = loaded(2_000.0, 5_000.0);
+    let [one, two] = [at(&light, &[]), at(&light, &both("50"))];
+    assert!(one.cores.mid < two.cores.mid && one.p99_ns.mid < two.p99_ns.mid, "{one:?} {two:?}");
+}
+
+/// Where it is at two places, what is measured of both is split into handlers, sockets and the way again.
+#[test]
+fn a_service_at_two_places_is_told_apart_again() {
+    let mut service = set(loaded(30_000.0, 10_000.0), &both("40"));
+    // 20 us of each are the handler's, and of the 4,000 calls a second on the worker as much again the way's.
+    service.cores = [(Location::Edge, Figure(0.4)), (Location::Host, Figure(0.3))].into();
+    let found = at(&service, &[]);
+    assert!((found.cores.mid / service.cores_used() - 1.0).abs() < 0.15, "{found:?}");
+    let edge = at(&service, &[("place.share", "0"), ("workers.count", "0")]);
+    assert!(edge.cores.mid < 0.8 * found.cores.mid, "nothing is handed over there: {edge:?} {found:?}");
+}
+
 /// What it predicts for where a service is, is what was measured: of the cores all, and nothing of its sockets is the model's.
 #[test]
 fn the_present_has_the_cores_that_were_measured() {
     for (changes, own) in [(&[][..], Location::Edge), (&ON_TWO, Location::Host)] {
-        let mut service = loaded(20_000.0, 10_000.0);
-        let to = Choice::present(&service).with(&service, changes).expect("it can");
-        for (name, value) in to.values() {
-            let register = service.registers.iter_mut().find(|one| one.name == name).expect("its own");
-            register.number = register.number_of(value).expect("it takes it");
-        }
+        let mut service = set(loaded(20_000.0, 10_000.0), changes);
         // Beside the handler, and more than a hand-over takes at least.
         service.cores.insert(own, Figure(if own == Location::Edge { 0.3 } else { 0.9 }));
         let found = at(&service, &[]);
@@ -82,12 +129,7 @@ fn a_thread_that_sleeps_costs_whoever_wakes_it() {
 /// What was timed on another thread has the way there in it; what that thread worked says more of the handler.
 #[test]
 fn a_wait_for_a_worker_is_no_work_of_the_handler() {
-    let mut service = loaded(160_000.0, 10_000.0);
-    let to = Choice::present(&service).with(&service, &ON_TWO).expect("it can");
-    for (name, value) in to.values() {
-        let register = service.registers.iter_mut().find(|one| one.name == name).expect("its own");
-        register.number = register.number_of(value).expect("it takes it");
-    }
+    let mut service = set(loaded(160_000.0, 10_000.0), &ON_TWO);
     service.cores.insert(Location::Edge, Figure(0.28));
     service.cores.insert(Location::Host, Figure(0.14));
     let (host, edge) =
@@ -247,11 +289,11 @@ proptest! {
         service.registers.push(super::super::tests::register("wait.pause", spin, [0, 1 << 24], &[]));
         let mut seen = seen(&service, cores);
         (seen.others, seen.cores_used) = (Figure(busy * cores), Figure(busy * cores));
-        let all = super::super::choice::alternatives(&service, cores as u64);
         let model = platform("wake", wake).expect("it could be");
-        if let Some(served) = model.of(&seen, &service)
-            && let Some(found) = served.predict(&all[to % all.len()])
-        {
+        let Some(served) = model.of(&seen, &service) else { return Ok(()) };
+        let shares = |pair: &Choice| super::super::choice::steps(&served.shares(pair));
+        let all = super::super::choice::alternatives(&service, cores as u64, &shares);
+        if let Some(found) = served.predict(&all[to % all.len()]) {
             prop_assert!(found.is_sound(), "{:?}", found);
         }
     }

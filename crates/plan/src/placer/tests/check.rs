@@ -81,7 +81,7 @@ impl Checker {
             }
         }
         let goes_to =
-            |place| decision.to.place(service.kind) == place && decision.from.place(service.kind) != place;
+            |place| decision.to.is_at(service.kind, place) && !decision.from.is_at(service.kind, place);
         if engine_busy >= FULL_UTILISATION + 1e-6 && goes_to(Location::Engine) {
             wrong.push(format!("the engine was {engine_busy} busy"));
         }

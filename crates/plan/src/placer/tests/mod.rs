@@ -39,6 +39,8 @@ fn registers(kind: Kind) -> Vec<Register> {
         ],
         Kind::Rpc => vec![
             register("place.handlers", 0, [0, 3], &["auto", "edge", "host", "engine"]),
+            register("place.other", 0, [0, 2], &["edge", "host", "engine"]),
+            register("place.share", 0, [0, 100], &[]),
             register("workers.count", 0, [0, 256], &[]),
             register(
                 "workers.balancer",
@@ -119,6 +121,7 @@ fn play(seed: u64, looks: u32, options: &Options, planted: Option<Planted>) -> P
         options: options.clone(),
         made_us: Vec::new(),
         platform: predictor.text().to_owned(),
+        modelled: None,
     }];
     let mut last_us = 0;
     for _ in 0..looks {

@@ -61,11 +61,16 @@ impl Rpc {
 
 impl Subject for Rpc {
     fn places(&self) -> (&'static str, &'static str, &'static [&'static str]) {
-        ("rpc", "place.handlers", &["engine", "edge", "host"])
+        ("rpc", "place.handlers", &["engine", "edge", "host", "host 40 edge", "edge 70 engine"])
     }
 
     fn go_to(&self, place: &str) -> Result<(), String> {
-        self.0.registers().set_live("place.handlers", place).map_err(|error| error.to_string())
+        // A place, or two with the percent of calls at the other.
+        let mut words = place.split(' ');
+        let values =
+            [words.next().unwrap_or(place), words.next().unwrap_or("0"), words.next().unwrap_or("edge")];
+        let set = |(name, value)| self.0.registers().set_live(name, value).map_err(|error| error.to_string());
+        ["place.handlers", "place.share", "place.other"].into_iter().zip(values).try_for_each(set)
     }
 
     fn client(&self, number: u32, run: &Run) -> Result<Account, String> {

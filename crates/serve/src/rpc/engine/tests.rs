@@ -156,6 +156,10 @@ fn handlers_that_move_while_calls_flow_lose_and_double_nothing() {
                             let place = ["engine", "edge", "host", "engine", "host", "edge", "auto"];
                             let place = place[moved as usize % 7];
                             registers.set_live("place.handlers", place).expect("a place");
+                            let (other, share) = (["edge", "host", "engine"], ["0", "30", "100", "55"]);
+                            let (other, share) = (other[moved as usize % 3], share[moved as usize % 4]);
+                            registers.set_live("place.other", other).expect("a place");
+                            registers.set_live("place.share", share).expect("a share");
                         }
                     });
                     history.lock().expect("no poison").extend(seen);

@@ -366,7 +366,7 @@ impl Service for Gateway {
 
     fn open(&mut self, _core: &Arc<EngineCore>, is_shown: bool) -> Result<Routes, Failure> {
         let own = self.open_beside(is_shown)?;
-        Ok(super::admin::routes(&self.monitor).service(None, own))
+        Ok(super::admin::routes(&self.monitor, None).service(None, own))
     }
 
     fn health(&mut self, health: &dyn Fn() -> io::Result<Readiness>) -> Result<(), Failure> {

@@ -5,6 +5,8 @@
 //!   phase after phase of the script, look after look (half a second of virtual time):
 //!     requests at the place where the service is (`node`) ─▶ observation ─▶ brain ─▶ decision ─▶ requests go there from now on
 //! ```
+//! A service may be at two places, so the placer and the guideline may split it. Fixed placements are one place each.
+//!
 //! The brain is the one that moves services of nodes. Its predictor is made of the platform as it is, and once more of one whose numbers are off: the first
 //! says what the brain is worth, the second what it is worth to somebody who knows a machine no better than that.
 //!
@@ -17,9 +19,10 @@ use super::script::{KV_RATES, Load, script};
 use super::{Contest, EVERY, Figures, Outcome};
 use crate::parallel;
 use crate::placer::brain::Brain;
-use crate::placer::choice::PLACE;
+use crate::placer::choice::Choice;
+use crate::placer::drive::Log;
 use crate::placer::log::Line;
-use crate::placer::of_model::{OfModel, off};
+use crate::placer::of_model::{Modelled, OfModel, off};
 use crate::placer::options::{Options, Policy};
 use crate::placer::planted::Planted;
 use model::Platform;
@@ -29,9 +32,10 @@ use model::plan::Limits;
 use model::plan::graph::Graph;
 use model::plan::mixture::alone;
 use model::workload::{Workload, shipped};
-use node::{Node, Place, setting};
+use node::{At, Node, Place, setting};
 use protocol::planted::{Bugs, NoBugs};
 use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Machines of `--on all`.
@@ -47,6 +51,9 @@ const LIMIT: f64 = 10.0;
 #[derive(Clone, Debug)]
 struct Stage {
     platform: Platform,
+    /// Its file as it is written, and a folder for logs.
+    text: String,
+    logs: Option<PathBuf>,
     like: Workload,
     script: Vec<Load>,
     seed: u64,
@@ -66,7 +73,7 @@ struct Player {
     /// Who moves it, and whether predictions are of a machine whose numbers are off; nobody, if none.
     policy: Option<(Policy, bool)>,
     /// Where it begins.
-    at: usize,
+    at: At,
 }
 
 /// What came, on each of the machines that `--on` names.
@@ -78,8 +85,7 @@ pub(super) fn run(args: &Contest) -> Result<Vec<Outcome>, String> {
         [all] if all == "all" => ALL.map(str::to_owned).into(),
         names => names.to_vec(),
     };
-    let stage =
-        |name: &String| Stage::new(&crate::model::platform(name).map_err(|why| why.to_string())?, args);
+    let stage = |name: &String| Stage::of(name, args);
     let stages = names.iter().map(stage).collect::<Result<Vec<_>, _>>()?;
     let of =
         |stage: &Stage| stage.players().into_iter().map(|player| (stage.clone(), player)).collect::<Vec<_>>();
@@ -121,7 +127,14 @@ fn under(load: &Load, like: &Workload) -> Workload {
 }
 
 impl Stage {
-    fn new(platform: &Platform, args: &Contest) -> Result<Stage, String> {
+    /// On the machine of a shipped platform or of a file.
+    fn of(name: &str, args: &Contest) -> Result<Stage, String> {
+        let (text, file) = crate::model::platform_text(name).map_err(|why| why.to_string())?;
+        let platform = Platform::parse(&text, &file).map_err(|why| why.to_string())?;
+        Stage::new((&platform, text), args)
+    }
+
+    fn new((platform, text): (&Platform, String), args: &Contest) -> Result<Stage, String> {
         let like = shipped::shipped(LIKE).expect("it is shipped").map_err(|why| why.to_string())?;
         let (all, graph) = graph(platform, &like)?;
         let quickest = graph.ways.iter().map(|way| way.unloaded).fold(f64::INFINITY, f64::min);
@@ -147,8 +160,8 @@ impl Stage {
         let looks = |time: Duration| (time.as_secs_f64() / EVERY.as_secs_f64()).ceil().max(1.0) as u64;
         let [settle, warm_up, measure] = [args.settle, args.warm_up, args.measure].map(looks);
         let slo = args.slo.map_or(LIMIT * quickest, |slo| slo.as_secs_f64());
-        let (platform, seed) = (platform.unread(), args.seed);
-        Ok(Stage { platform, like, script, seed, slo, places, settle, warm_up, measure })
+        let (platform, seed, logs) = (platform.unread(), args.seed, args.logs.clone());
+        Ok(Stage { platform, text, logs, like, script, seed, slo, places, settle, warm_up, measure })
     }
 
     /// Where a service is that nobody has moved: on the host.
@@ -158,7 +171,7 @@ impl Stage {
 
     /// Those that move, then `leave`, then every place.
     fn players(&self) -> Vec<Player> {
-        let player = |name: &str, policy, at| Player { name: name.to_owned(), policy, at };
+        let player = |name: &str, policy, at| Player { name: name.to_owned(), policy, at: At::one(at) };
         let moving = [Policy::Model, Policy::Greedy].into_iter().flat_map(|policy| {
             let name = policy.to_string();
             let exact = player(&name, Some((policy.clone(), false)), self.start());
@@ -172,7 +185,7 @@ impl Stage {
     /// A policy's figures, phase by phase; whoever moves it may make a mistake.
     fn play<B: Bugs<Planted>>(&self, player: &Player, bugs: B) -> Result<Vec<Figures>, String> {
         let mut placer = match &player.policy {
-            Some((policy, is_off)) => Some(Placer::new(self, policy.clone(), *is_off, bugs)?),
+            Some((policy, is_off)) => Some(Placer::new(self, &player.name, (policy.clone(), *is_off), bugs)?),
             None => None,
         };
         let mut at = player.at;
@@ -181,7 +194,7 @@ impl Stage {
             let asked = (under(load, &self.like), load.kv_rate as f64);
             let seed = self.seed.wrapping_mul(1_000_003).wrapping_add(phase as u64);
             let mut node = Node::start(&self.platform, asked, &self.places, at, seed)?;
-            all.push(self.phase(&mut node, placer.as_mut()));
+            all.push(self.phase(&mut node, placer.as_mut())?);
             at = node.at();
             let lost = node.end();
             all.last_mut().into_iter().flat_map(|of| &mut of.services).for_each(|of| of.lost = lost);
@@ -189,7 +202,11 @@ impl Stage {
         Ok(all)
     }
 
-    fn phase<B: Bugs<Planted>>(&self, node: &mut Node, mut placer: Option<&mut Placer<B>>) -> Figures {
+    fn phase<B: Bugs<Planted>>(
+        &self,
+        node: &mut Node,
+        mut placer: Option<&mut Placer<B>>,
+    ) -> Result<Figures, String> {
         let settle = if placer.is_some() { self.settle } else { self.warm_up };
         let (mut asked, mut answered, mut within, mut cores, mut moves) = (0, 0, 0.0, 0.0, 0);
         let mut all = Seen::new(model::Picos::ZERO);
@@ -202,7 +219,8 @@ impl Stage {
                 cores += of.cores / self.measure as f64;
                 all = all.and(&of.seen);
             }
-            if let Some(to) = placer.as_mut().and_then(|placer| placer.look(node, &of)) {
+            let Some(placer) = placer.as_mut() else { continue };
+            if let Some(to) = placer.look(node, &of)? {
                 node.go(&to);
                 moves += 1;
             }
@@ -216,8 +234,8 @@ impl Stage {
             p99_us: all.quantile(0.99) * 1e6,
             lost: 0,
         };
-        let placement = self.places[node.at()].0.clone();
-        Figures { services: vec![service], cores, moves, placement }
+        let placement = node.at().name(&self.places);
+        Ok(Figures { services: vec![service], cores, moves, placement })
     }
 
     fn outcome(self, policies: Vec<(String, Vec<Figures>)>) -> Outcome {
@@ -240,31 +258,56 @@ struct Placer<B> {
     brain: Brain<B>,
     predictor: OfModel,
     looks: u64,
+    log: Option<Log>,
 }
 
 impl<B: Bugs<Planted>> Placer<B> {
-    fn new(stage: &Stage, policy: Policy, is_off: bool, bugs: B) -> Result<Placer<B>, String> {
+    fn new(
+        stage: &Stage,
+        name: &str,
+        (policy, is_off): (Policy, bool),
+        bugs: B,
+    ) -> Result<Placer<B>, String> {
         let options = Options { policy, p99_max_ns: Some(stage.slo * 1e9), ..Options::default() };
-        let known = if is_off { off(&stage.platform, stage.seed) } else { stage.platform.unread() };
+        let modelled = Modelled { workload: LIKE.to_owned(), off: is_off.then_some(stage.seed) };
+        let known = modelled.off.map_or_else(|| stage.platform.unread(), |seed| off(&stage.platform, seed));
         let predictor = OfModel::new(&known, &stage.like).map_err(|why| why.to_string())?;
-        Ok(Placer { brain: Brain::with_bugs(options, &[], bugs), predictor, looks: 0 })
+        let log = stage.logs.as_deref().map(|folder| log(folder, &stage.platform.name, name)).transpose()?;
+        let mut placer =
+            Placer { brain: Brain::with_bugs(options.clone(), &[], bugs), predictor, looks: 0, log };
+        let (platform, modelled) = (stage.text.clone(), Some(modelled));
+        placer.write(&Line::Setup { options, made_us: Vec::new(), platform, modelled })?;
+        Ok(placer)
+    }
+
+    fn write(&mut self, line: &Line) -> Result<(), String> {
+        self.log.as_mut().map_or(Ok(()), |log| log.write(line))
     }
 
     /// Where the service is to go now, if anywhere.
-    fn look(&mut self, node: &Node, look: &node::Look) -> Option<String> {
+    fn look(&mut self, node: &Node, look: &node::Look) -> Result<Option<Choice>, String> {
         let every_us = EVERY.as_micros() as u64;
         self.looks += 1;
         let now_us = self.looks * every_us;
         let seen = node.observation((self.looks, now_us, every_us), look);
+        let lines = self.brain.observe(now_us, &seen, &self.predictor);
+        self.write(&Line::Seen { now_us, observation: seen })?;
+        lines.iter().try_for_each(|line| self.write(line))?;
         let mut to = None;
-        for line in self.brain.observe(now_us, &seen, &self.predictor) {
-            if let Line::Decision(decision) = line {
-                self.brain.told(now_us, decision.number, None);
-                to = Some(decision.to.value(PLACE).to_owned());
-            }
+        for line in lines {
+            let Line::Decision(decision) = line else { continue };
+            self.brain.told(now_us, decision.number, None);
+            self.write(&Line::Told { now_us, decision: decision.number, refused: None })?;
+            to = Some(decision.to);
         }
-        to
+        Ok(to)
     }
+}
+
+/// The log of a policy on a machine: `bluefield2-ib-model.log`, `bluefield2-ib-greedy-off.log`.
+fn log(folder: &Path, platform: &str, policy: &str) -> Result<Log, String> {
+    let path = folder.join(format!("{platform}-{}.log", policy.replace(", numbers off", "-off")));
+    Log::new(path.clone(), u64::MAX).map_err(|error| format!("{}: {error}", path.display()))
 }
 
 #[cfg(test)]

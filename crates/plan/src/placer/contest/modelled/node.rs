@@ -6,9 +6,9 @@
 //! beyond is not sent, and not answered in time. Requests that have begun when the service moves end where they are.
 
 use crate::observed::{Figure, Kind, Load, Location, Method, Observation, Register, Service};
-use crate::placer::choice::PLACE;
+use crate::placer::choice::{Choice, OTHER, PLACE, SHARE};
 use model::alternative::Setting;
-use model::load::{Seen, Steered};
+use model::load::{Mix, Seen, Steered};
 use model::plan::families;
 use model::platform::picos;
 use model::workload::{Class, Workload};
@@ -22,6 +22,26 @@ const PATIENCE: u64 = 20;
 
 /// What a machine serves by, and which of it the host does.
 pub(super) type Place = (String, bool);
+
+/// Where a service is, as its registers say: the first of its places, the other, and the percent of its requests there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct At(pub(super) usize, pub(super) usize, pub(super) u64);
+
+impl At {
+    /// At one place.
+    pub(super) fn one(place: usize) -> At {
+        At(place, place, 0)
+    }
+
+    /// As tables have it: `A4`, `A4 70 % A5 30 %`.
+    pub(super) fn name(self, places: &[Place]) -> String {
+        let At(first, other, share) = self;
+        match share {
+            0 => places[first].0.clone(),
+            share => format!("{} {} % {} {share} %", places[first].0, 100 - share, places[other].0),
+        }
+    }
+}
 
 /// The machine of a platform under a workload.
 pub(super) fn setting(platform: &Platform, workload: &Workload, seed: u64) -> Result<Setting, String> {
@@ -38,19 +58,20 @@ pub(super) struct Look {
     pub(super) cores: f64,
 }
 
-/// A service in virtual time, whose requests go to one of its places, and what it says of itself to who observes it.
+/// A service in virtual time, whose requests go to one of its places or to two, each drawn by the share, and what it says of itself to who observes it.
 pub(super) struct Node {
     workload: Workload,
     places: Vec<Place>,
+    ways: Vec<Mix>,
     sim: Sim,
     requests: Steered,
     host_cores: Vec<ResourceId>,
     span: Picos,
-    at: usize,
+    at: At,
 }
 
 impl Node {
-    /// With the service at place `at`, under so many requests per second.
+    /// With the service there, under so many requests per second.
     ///
     /// # Errors
     /// The platform cannot serve the workload, or not at one of the places.
@@ -58,7 +79,7 @@ impl Node {
         platform: &Platform,
         (workload, rate): (Workload, f64),
         places: &[Place],
-        at: usize,
+        at: At,
         seed: u64,
     ) -> Result<Node, String> {
         let setting = setting(platform, &workload, seed)?;
@@ -66,13 +87,12 @@ impl Node {
             let way = setting.alternatives.iter().find(|way| way.name == *name);
             way.map(|way| way.mix()).ok_or_else(|| format!("{}: there is no place {name}", platform.name))
         };
-        let ways = places.iter().map(way).collect::<Result<Vec<_>, _>>()?;
+        let ways = places.iter().map(way).collect::<Result<Vec<Mix>, _>>()?;
         let sim = Sim::new(setting.kernel);
         let load = (rate, setting.arguments);
-        let requests = Steered::new(sim.clone(), ways, load, workload.window as usize, seed);
-        requests.go(at);
+        let requests = Steered::new(sim.clone(), mix(&ways, at), load, workload.window as usize, seed);
         let (places, span) = (places.to_vec(), picos(REQUESTS / rate));
-        Ok(Node { workload, places, sim, requests, host_cores: setting.host_cores, span, at })
+        Ok(Node { workload, places, ways, sim, requests, host_cores: setting.host_cores, span, at })
     }
 
     /// Serves for as long as a look stands for.
@@ -90,15 +110,16 @@ impl Node {
     }
 
     /// Requests that come from now on are served there.
-    pub(super) fn go(&mut self, place: &str) {
-        if let Some(at) = self.places.iter().position(|(name, _)| name == place) {
-            self.at = at;
-            self.requests.go(at);
-        }
+    pub(super) fn go(&mut self, to: &Choice) {
+        let place = |name: &str| self.places.iter().position(|(place, _)| place == name);
+        let Some(first) = place(to.value(PLACE)) else { return };
+        // Of a share of none the other place stays as it was.
+        self.at = At(first, place(to.value(OTHER)).unwrap_or(self.at.1), to.number(SHARE));
+        self.requests.go(mix(&self.ways, self.at));
     }
 
     /// Where the service is.
-    pub(super) fn at(&self) -> usize {
+    pub(super) fn at(&self) -> At {
         self.at
     }
 
@@ -122,13 +143,16 @@ impl Node {
         let mean = |of: &dyn Fn(&Class) -> u64| -> f64 {
             self.workload.classes.iter().map(|class| class.share * of(class) as f64).sum()
         };
-        let place = Register {
-            name: PLACE.into(),
-            number: self.at as u64,
+        let names: Vec<String> = self.places.iter().map(|(name, _)| name.clone()).collect();
+        let place = |name: &str, at: usize| Register {
+            name: name.into(),
+            number: at as u64,
             range: [0, self.places.len() as u64 - 1],
-            choices: self.places.iter().map(|(name, _)| name.clone()).collect(),
+            choices: names.clone(),
             live: true,
         };
+        let At(first, other, number) = self.at;
+        let share = Register { name: SHARE.into(), number, range: [0, 100], choices: Vec::new(), live: true };
         let method = |class: &Class| Method {
             name: class.name.clone(),
             rate: Figure(rate * class.share),
@@ -143,7 +167,7 @@ impl Node {
         let service = Service {
             name: "store".into(),
             kind: Kind::Kv,
-            registers: vec![place],
+            registers: vec![place(PLACE, first), place(OTHER, other), share],
             rate: Figure(rate),
             refused: Figure(0.0),
             request_bytes: Figure(mean(&|class| class.request)),
@@ -170,5 +194,15 @@ impl Node {
             busy: BTreeMap::new(),
             services: vec![service],
         }
+    }
+}
+
+/// What requests are that go there.
+fn mix(ways: &[Mix], At(first, other, share): At) -> Mix {
+    let share = share as f64 / 100.0;
+    if share > 0.0 {
+        Mix::of(&[(1.0 - share, &ways[first]), (share, &ways[other])])
+    } else {
+        ways[first].clone()
     }
 }

@@ -14,7 +14,7 @@ fn args(platform: &str, more: &[&str]) -> Contest {
 }
 
 fn stage(platform: &str, more: &[&str]) -> Result<Stage, String> {
-    Stage::new(&crate::model::platform(platform).expect("it is shipped"), &args(platform, more))
+    Stage::of(platform, &args(platform, more))
 }
 
 fn played(stage: &Stage, players: impl IntoIterator<Item = Player>) -> Outcome {
@@ -38,7 +38,7 @@ fn a_machine_that_cannot_play_says_why() {
     );
     let toy = Platform::parse("name = \"toy\"\ntitle = \"a toy\"\nfamily = \"toys\"\n", "toy.toml")
         .expect("it is a platform");
-    let none = Stage::new(&toy, &args("toy", &[])).expect_err("nobody composes it");
+    let none = Stage::new((&toy, String::new()), &args("toy", &[])).expect_err("nobody composes it");
     assert!(none.contains("toy is of family toys, which the planner does not know"), "{none}");
 }
 
@@ -88,7 +88,7 @@ fn who_never_moves_loses() {
     let stage = stage("bluefield2-ib", &[]).expect("it plays");
     let slow = stage.places.iter().position(|(name, _)| name == "A3").expect("the study has it");
     let scores = |name: &str, at| {
-        let player = Player { at, ..player(&stage, name) };
+        let player = Player { at: At::one(at), ..player(&stage, name) };
         let figures = stage.play(&player, NoBugs).expect("it plays");
         figures.iter().map(Figures::score).collect::<Vec<_>>()
     };
@@ -102,12 +102,63 @@ fn who_never_moves_loses() {
 /// A brain for which any gain is worth a move goes about between places that are alike.
 #[test]
 fn a_planted_mistake_is_seen() {
-    let stage = stage("u280-ddr4", &[]).expect("it plays");
-    let player = player(&stage, "model");
     let moves = |figures: Result<Vec<Figures>, String>| -> u32 {
         figures.expect("it plays").iter().map(|of| of.moves).sum()
     };
-    let sound = moves(stage.play(&player, NoBugs));
-    let mistaken = moves(stage.play(&player, Some(Planted::HysteresisOff)));
-    assert!(sound >= 1 && mistaken > sound, "{sound} moves, and with the mistake {mistaken}");
+    let is_seen = |platform: &&str| {
+        let stage = stage(platform, &[]).expect("it plays");
+        let player = player(&stage, "model");
+        let sound = moves(stage.play(&player, NoBugs));
+        sound >= 1 && moves(stage.play(&player, Some(Planted::HysteresisOff))) > sound
+    };
+    assert!(["cxl-type2", "u280-ddr4", "bluefield2-ib"].iter().any(is_seen), "on no machine it moves more");
+}
+
+/// At rates that no place serves, a share of the requests at another place serves more than the best of them: the study's combination.
+#[test]
+fn a_load_that_no_place_serves_is_split() {
+    let stage = stage("bluefield2-ib", &["--load", "4"]).expect("it plays");
+    let fixed: Vec<Player> = stage.players().into_iter().filter(|player| player.policy.is_none()).collect();
+    let outcome = Outcome {
+        fixed: stage.places.len(),
+        ..played(
+            &stage,
+            [player(&stage, "model"), player(&stage, "model, numbers off")].into_iter().chain(fixed),
+        )
+    };
+    for name in ["model", "model, numbers off"] {
+        let (_, figures) = outcome.policies.iter().find(|(of, _)| of == name).expect("it played");
+        let ratios = outcome.over_best_fixed(figures);
+        let best = ratios.iter().copied().fold(0.0, f64::max);
+        assert!(best > 1.05 && ratios.iter().all(|ratio| *ratio > 0.9), "{name}: {ratios:?}");
+        assert!(figures.iter().any(|of| of.placement.contains('%')), "{name}: {figures:?}");
+        assert_eq!(figures.iter().map(Figures::lost).sum::<u64>(), 0);
+    }
+}
+
+/// At rates that one place serves without the host there is nothing to gain by a second.
+#[test]
+fn a_load_that_a_place_serves_is_not_split() {
+    let stage = stage("bluefield2-ib", &["--load", "0.5"]).expect("it plays");
+    let figures = stage.play(&player(&stage, "model"), NoBugs).expect("it plays");
+    assert!(figures.iter().all(|of| !of.placement.contains('%') && of.score() > 0.99), "{figures:?}");
+}
+
+/// What was decided on a machine of the model is decided again by its log, with numbers that are off as well.
+#[test]
+fn a_log_of_it_is_played_again() {
+    let folder = std::env::temp_dir().join(format!("millrace-contest-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let shown = folder.display().to_string();
+    let stage = stage("bluefield2-ib", &["--load", "2", "--logs", &shown]).expect("it plays");
+    for (name, file) in [("model", "model"), ("model, numbers off", "model-off"), ("greedy", "greedy")] {
+        let figures = stage.play(&player(&stage, name), NoBugs).expect("it plays");
+        let moves: u32 = figures.iter().map(|of| of.moves).sum();
+        let text = std::fs::read_to_string(folder.join(format!("bluefield2-ib-{file}.log"))).expect("a log");
+        let again = crate::placer::log::replay(&text).unwrap_or_else(|why| panic!("{name}: {why}"));
+        assert_eq!((again.decisions, again.observations > 10), (u64::from(moves), true), "{name}");
+    }
+    std::fs::remove_dir_all(&folder).expect("it is ours");
+    let gone = stage.play(&player(&stage, "model"), NoBugs).expect_err("there is no folder");
+    assert!(gone.contains("bluefield2-ib-model.log"), "{gone}");
 }
