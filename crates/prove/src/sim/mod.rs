@@ -22,7 +22,8 @@
 //! With `--durability` homes are nodes: the service of a server on its store (`serve::kv::machine`), its redo log, snapshots and recovery, as they run in
 //! `millrace up`; clients of memcached's protocol ask them by text. What is simulated is what they lie on.
 //!
-//! `millrace sim --chain` is another world, of a chain alone, with the same campaigns, shrinker and command line (`trial`): see `chain`.
+//! `millrace sim --chain` is another world, of a chain alone, and `--node` one of a node with its connections, edges and engine cores; with the same campaigns,
+//! shrinker and command line (`trial`): see `chain` and `node`.
 //! The machines are those of production ([`protocol::coherence`]); queue, network, faults and judge are those of crate `sim`. What is
 //! measured is in `docs/measurements/sim.md`.
 //!
@@ -43,6 +44,7 @@ mod issue;
 mod memcached;
 mod minimal;
 mod moves;
+mod node;
 mod nodes;
 mod packets;
 mod play;
@@ -120,6 +122,13 @@ const WITHIN: u64 = 10_000;
 /// that lose power, and a registry of configurations. Faults are also pauses, power cuts of one machine or all, media without room,
 /// failing, decaying and lost. Every replica's image must be what the committed entries make, all must be in the chain again when the
 /// faults are over, and the history of all transactions must be strictly serializable, by replay in the order of LSNs and by a search.
+///
+/// With --node it is a key-value node with all that it is below its sockets and threads: parser of text, meta and binary requests, connections, edges, ports,
+/// one to four engine cores with up to three services, commands and stores. Who runs when is drawn: edges, cores, and others while an edge waits for the
+/// engine. Reads and writes come short; clients ask for much at once, read slowly, end their half, or are gone; edges are paused; memory is full; engine
+/// modes and other registers change; the node is told to stop and another begins. Each request must be answered once and in order, what had come before the
+/// node was told to stop too; who does not take replies must not be read on; what is buffered is bounded, and nothing is left when all is at rest; and every
+/// key must be linearizable, expiry included.
 #[derive(Args, Debug)]
 pub struct Sim {
     /// How many seeds, from 1
@@ -135,6 +144,10 @@ pub struct Sim {
     /// controllers, spares, homes and keys, as replicas=3,clients=2,controllers=1,keys=2
     #[arg(long, value_name = "TEXT", num_args = 0..=1, require_equals = true, default_missing_value = "three", conflicts_with = "topology")]
     chain: Option<chain::Shape>,
+
+    /// A key-value node with connections, edges, engine cores and stores, and clients of it
+    #[arg(long, conflicts_with_all = ["chain", "topology", "durability", "replies"])]
+    node: bool,
 
     /// What homes are: nodes, the service of memcached's clients on its store, with a log or without, or over a chain. Left out: machines with a
     /// table
@@ -209,7 +222,7 @@ enum Bugs {
 
 impl Bugs {
     fn read(text: &str) -> Result<Bugs, String> {
-        let names = names::<Case>().chain(names::<chain::Case>());
+        let names = names::<Case>().chain(names::<chain::Case>()).chain(names::<node::Case>());
         match text {
             "none" => Ok(Bugs::None),
             "all" => Ok(Bugs::All),
@@ -242,7 +255,7 @@ pub enum SimError {
     Violations(usize),
     /// So many planted bugs were not found.
     NotFound(usize),
-    /// This bug is one of the other simulation: that with, or without, --chain.
+    /// This bug is one of another simulation: that with, or without, --chain or --node.
     Elsewhere(String),
     /// The terminal, or the file.
     Io(String, io::Error),
@@ -255,7 +268,7 @@ impl fmt::Display for SimError {
             SimError::Violations(n) => write!(f, "{n} seeds showed violations"),
             SimError::NotFound(n) => write!(f, "{n} planted bugs were not found"),
             SimError::Elsewhere(name) => {
-                write!(f, "{name} is planted in the other simulation: look at --chain")
+                write!(f, "{name} is planted in another simulation: look at --chain and --node")
             }
             SimError::Io(what, error) => write!(f, "{what}: {error}"),
         }
@@ -278,6 +291,11 @@ impl Sim {
     pub fn run(&self) -> Result<(), SimError> {
         let only = self.only.as_ref().map(|only| only.0.clone());
         match &self.chain {
+            None if self.node => self.run_trial(&node::Case {
+                plan: self.plan.clone(),
+                only,
+                ..node::Case::plain(self.ops as usize)
+            }),
             Some(shape) => self.run_trial(&chain::Case {
                 plan: self.plan.clone(),
                 only,

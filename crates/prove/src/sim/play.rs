@@ -2,14 +2,13 @@
 
 use super::bugs::{self, Bug};
 use super::homes::Homes;
-use super::indices;
 use super::nodes::Numbers;
 use super::record::EXACT;
 #[cfg(test)]
 use super::replicas::Tally;
 use super::script::Script;
 use super::topology::Topology;
-use super::trial::{Outcome, Summary, Trial};
+use super::trial::{Outcome, Summary, Trial, replay};
 use super::world::{Violation, World};
 use base::Picos;
 use serve::process::panics;
@@ -202,19 +201,7 @@ impl Trial for Case {
         if self.replies {
             text += " --replies";
         }
-        if self.ops != super::OPS {
-            text += &format!(" --ops {}", self.ops);
-        }
-        if let Some(planted) = self.planted {
-            text += &format!(" --planted {}", planted.name());
-        }
-        if let Some(plan) = &self.plan {
-            text += &format!(" --plan '{plan}'");
-        }
-        if let Some(only) = &self.only {
-            text += &format!(" --only {}", indices::show(only));
-        }
-        text
+        replay::<Case>(text, self.ops, (self.planted, self.plan.as_ref(), self.only.as_deref()))
     }
 
     fn title(&self) -> String {

@@ -1,6 +1,7 @@
 //! What campaigns, the shrinker and the command line need of a simulation.
 
 use super::world::Violation;
+use super::{OPS, indices};
 use sim::faults::Plan;
 use std::fmt;
 use std::io::{self, Write};
@@ -80,4 +81,25 @@ pub struct Summary {
     pub operations: u64,
     /// What the simulation counts beside.
     pub marks: [u64; 2],
+}
+
+/// The command that begins with `head`, and what of a case with `ops` operations is not as usual.
+pub fn replay<T: Trial>(
+    mut head: String,
+    ops: usize,
+    (planted, plan, only): (Option<T::Bug>, Option<&Plan>, Option<&[usize]>),
+) -> String {
+    if ops != OPS {
+        head += &format!(" --ops {ops}");
+    }
+    if let Some(planted) = planted {
+        head += &format!(" --planted {}", T::bug_name(planted));
+    }
+    if let Some(plan) = plan {
+        head += &format!(" --plan '{plan}'");
+    }
+    if let Some(only) = only {
+        head += &format!(" --only {}", indices::show(only));
+    }
+    head
 }

@@ -8,10 +8,10 @@
 //! Bounds: [`PORTS`] ports and 16 services; requests in flight: what its services may have, together.
 
 use super::HOST_ENTRIES;
-use super::thread;
+use super::thread::{self, IDLE_STEPS, Members};
 use crate::admin::health::{Beat, Pulse};
 use crate::guard::AbortOnPanic;
-use engine::{Engine, EngineOptions, HostPool};
+use engine::{Core, CycleCore, Engine, EngineOptions, HostPool};
 use ring::wait::{Sleeper, WaitPolicy, Waker, waiting};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -22,11 +22,11 @@ use std::thread::JoinHandle;
 pub const PORTS: usize = 512;
 
 /// One core. Services come to it by [`OnCore::add`](super::OnCore::add).
-pub struct EngineCore {
+pub struct EngineCore<C: Core = CycleCore> {
     /// As in `engine-0`.
     pub(super) number: usize,
     pin: Option<usize>,
-    engine: Mutex<Run>,
+    engine: Mutex<Run<C>>,
     /// Threads that wait for the lock without being going to run the engine.
     guests: AtomicUsize,
     /// Counts services that came and went.
@@ -42,8 +42,8 @@ pub struct EngineCore {
 }
 
 /// What the lock is about.
-pub(super) struct Run {
-    pub(super) engine: Engine,
+pub(super) struct Run<C: Core> {
+    pub(super) engine: Engine<C>,
     pub(super) members: Vec<Arc<Member>>,
     thread: Thread,
 }
@@ -78,29 +78,13 @@ impl Member {
 
 impl EngineCore {
     pub(super) fn new(number: usize, pin: Option<usize>) -> EngineCore {
-        let (sleeper, waker) = waiting();
-        let options = EngineOptions { ports: PORTS, ..EngineOptions::default() };
-        let run = Run { engine: Engine::new(options), members: Vec::new(), thread: Thread::Waits(sleeper) };
-        EngineCore {
-            number,
-            pin,
-            engine: Mutex::new(run),
-            guests: AtomicUsize::new(0),
-            changes: AtomicU64::new(0),
-            rooms: AtomicU64::new(0),
-            stop: AtomicBool::new(false),
-            is_running: AtomicBool::new(false),
-            waker,
-            beat: Beat::default(),
-        }
+        EngineCore::on(CycleCore::default(), number, pin)
     }
 
     /// One without a thread: who tests drives it by hand.
     #[cfg(test)]
     pub fn by_hand() -> Arc<EngineCore> {
-        let core = EngineCore::new(0, None);
-        core.as_guest().thread = Thread::Over;
-        Arc::new(core)
+        EngineCore::by_hand_on(CycleCore::default(), 0)
     }
 
     /// The processor of its thread, if it is kept to one.
@@ -119,10 +103,47 @@ impl EngineCore {
         let port = pool.attach(HOST_ENTRIES, Some(self.waker.clone()));
         self.as_guest().engine.set_host(port);
     }
+}
+
+impl<C: Core> EngineCore<C> {
+    fn on(core: C, number: usize, pin: Option<usize>) -> EngineCore<C> {
+        let (sleeper, waker) = waiting();
+        let options = EngineOptions { ports: PORTS, ..EngineOptions::default() };
+        let run =
+            Run { engine: Engine::on(core, options), members: Vec::new(), thread: Thread::Waits(sleeper) };
+        EngineCore {
+            number,
+            pin,
+            engine: Mutex::new(run),
+            guests: AtomicUsize::new(0),
+            changes: AtomicU64::new(0),
+            rooms: AtomicU64::new(0),
+            stop: AtomicBool::new(false),
+            is_running: AtomicBool::new(false),
+            waker,
+            beat: Beat::default(),
+        }
+    }
+
+    /// One without a thread, whose time `core` tells: whoever has it drives it by hand ([`EngineCore::pass`]).
+    pub fn by_hand_on(core: C, number: usize) -> Arc<EngineCore<C>> {
+        let core = EngineCore::on(core, number, None);
+        core.as_guest().thread = Thread::Over;
+        Arc::new(core)
+    }
+
+    /// What its thread does when it is awake, once: a pass, if any service needs it, or else housekeeping. Whether anything was answered.
+    pub fn pass(&self, members: &mut Members) -> bool {
+        let progress = members.pass(self);
+        if progress.answered == 0 && members.need() {
+            self.after_guests().engine.idle(IDLE_STEPS);
+        }
+        progress.answered > 0
+    }
 
     /// The engine, if nobody has it now.
     #[inline]
-    pub(super) fn try_lock(&self) -> Option<MutexGuard<'_, Run>> {
+    pub(super) fn try_lock(&self) -> Option<MutexGuard<'_, Run<C>>> {
         match self.engine.try_lock() {
             Ok(guard) => Some(guard),
             Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
@@ -131,7 +152,7 @@ impl EngineCore {
     }
 
     /// The engine, once nobody else has it: for questions, and to come and go.
-    pub(super) fn as_guest(&self) -> MutexGuard<'_, Run> {
+    pub(super) fn as_guest(&self) -> MutexGuard<'_, Run<C>> {
         self.guests.fetch_add(1, Ordering::Relaxed);
         let guard = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
         self.guests.fetch_sub(1, Ordering::Relaxed);
@@ -139,7 +160,7 @@ impl EngineCore {
     }
 
     /// The engine for the core's thread.
-    pub(super) fn after_guests(&self) -> MutexGuard<'_, Run> {
+    pub(super) fn after_guests(&self) -> MutexGuard<'_, Run<C>> {
         while self.guests.load(Ordering::Relaxed) > 0 {
             std::thread::yield_now();
         }
@@ -147,7 +168,7 @@ impl EngineCore {
     }
 
     /// Starts the thread, if it does not run yet.
-    pub(super) fn start(self: &Arc<EngineCore>, run: &mut Run) -> io::Result<()> {
+    pub(super) fn start(self: &Arc<EngineCore<C>>, run: &mut Run<C>) -> io::Result<()> {
         let Thread::Waits(_) = run.thread else { return Ok(()) };
         let Thread::Waits(sleeper) = std::mem::replace(&mut run.thread, Thread::Over) else {
             unreachable!("looked at just now")
@@ -185,7 +206,7 @@ impl EngineCore {
     }
 
     /// What says that it turns; all is well while there is no thread.
-    pub(super) fn pulse(self: &Arc<EngineCore>) -> Pulse {
+    pub(super) fn pulse(self: &Arc<EngineCore<C>>) -> Pulse {
         let core = Arc::clone(self);
         self.beat.pulse(format!("engine-{}", self.number)).woken_by(move || {
             if core.is_running.load(Ordering::Relaxed) {

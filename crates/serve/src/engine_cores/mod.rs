@@ -32,6 +32,7 @@ mod thread;
 
 pub use engine_core::EngineCore;
 pub use on_core::{EngineError, Hosting, OnCore};
+pub use thread::Members;
 
 use crate::admin::health::{Beat, Pulse};
 use engine::HostPool;

@@ -7,7 +7,10 @@
 //! ([`OnCore::ask`]): the port for operators goes last.
 
 use super::engine_core::{EngineCore, Member, PORTS, Run};
-use engine::{Counters, EdgePort, Handle, Messages, Service, ServiceOptions, Settings, Stages, TaskService};
+use engine::{
+    Core, Counters, CycleCore, EdgePort, Handle, Messages, Service, ServiceOptions, Settings, Stages,
+    TaskService,
+};
 use ring::wait::{WaitPolicy, Waker};
 use std::fmt;
 use std::io;
@@ -60,8 +63,8 @@ impl fmt::Display for EngineError {
 impl std::error::Error for EngineError {}
 
 /// A service on a core, until it leaves or this is dropped.
-pub struct OnCore<S: Messages> {
-    core: Arc<EngineCore>,
+pub struct OnCore<S: Messages, C: Core = CycleCore> {
+    core: Arc<EngineCore<C>>,
     member: Arc<Member>,
     handle: Handle<S>,
     /// Where its requests spend their time.
@@ -70,12 +73,12 @@ pub struct OnCore<S: Messages> {
     left: Mutex<Option<(S, Counters)>>,
 }
 
-impl<S: Messages> OnCore<S> {
+impl<S: Messages, C: Core> OnCore<S, C> {
     /// A staged service comes to `core`.
     ///
     /// # Errors
     /// As [`EngineError`] says.
-    pub fn add(core: &Arc<EngineCore>, service: S, hosting: Hosting) -> Result<OnCore<S>, EngineError>
+    pub fn add(core: &Arc<EngineCore<C>>, service: S, hosting: Hosting) -> Result<OnCore<S, C>, EngineError>
     where
         S: Service,
     {
@@ -86,7 +89,11 @@ impl<S: Messages> OnCore<S> {
     ///
     /// # Errors
     /// As [`EngineError`] says.
-    pub fn add_tasks(core: &Arc<EngineCore>, service: S, hosting: Hosting) -> Result<OnCore<S>, EngineError>
+    pub fn add_tasks(
+        core: &Arc<EngineCore<C>>,
+        service: S,
+        hosting: Hosting,
+    ) -> Result<OnCore<S, C>, EngineError>
     where
         S: TaskService,
     {
@@ -94,10 +101,10 @@ impl<S: Messages> OnCore<S> {
     }
 
     fn come(
-        core: &Arc<EngineCore>,
+        core: &Arc<EngineCore<C>>,
         hosting: Hosting,
-        add: impl FnOnce(&mut Run, ServiceOptions) -> Handle<S>,
-    ) -> Result<OnCore<S>, EngineError> {
+        add: impl FnOnce(&mut Run<C>, ServiceOptions) -> Handle<S>,
+    ) -> Result<OnCore<S, C>, EngineError> {
         let Hosting { in_flight, settings, policies, needs_thread, waiting } = hosting;
         let mut run = core.as_guest();
         if !run.engine.has_place() {
@@ -215,7 +222,7 @@ impl<S: Messages> OnCore<S> {
     }
 }
 
-impl<S: Messages> Drop for OnCore<S> {
+impl<S: Messages, C: Core> Drop for OnCore<S, C> {
     fn drop(&mut self) {
         self.leave();
     }

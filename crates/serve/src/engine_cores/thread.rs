@@ -13,7 +13,7 @@
 
 use super::engine_core::{EngineCore, Member};
 use base::{Clock, Nanos};
-use engine::Progress;
+use engine::{Core, Progress};
 use ring::wait::{Outcome, Sleeper, WaitPolicy};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -24,25 +24,22 @@ const NAP: Nanos = Nanos::from_millis(250);
 /// A task that is due sooner than this is not slept for: a sleep takes about as long.
 const AWAKE: Nanos = Nanos::from_micros(100);
 /// Housekeeping steps of a service per idle moment.
-const IDLE_STEPS: usize = 256;
+pub(super) const IDLE_STEPS: usize = 256;
 
-/// The services of the core, as the thread saw them last.
-struct Members {
+/// The services of a core, as its thread saw them last.
+#[derive(Default)]
+pub struct Members {
     all: Vec<Arc<Member>>,
     changes: u64,
 }
 
 /// Drives the engine of `core` until it is told to stop.
-pub(super) fn run(core: &EngineCore, mut sleeper: Sleeper) {
-    let mut members = Members { all: Vec::new(), changes: 0 };
+pub(super) fn run<C: Core>(core: &EngineCore<C>, mut sleeper: Sleeper) {
+    let mut members = Members::default();
     loop {
-        core.beat.turn();
-        members.look(core);
         let rooms = core.rooms.load(Ordering::Acquire);
-        let pass = || core.after_guests().engine.pass();
-        let progress = if members.need() { fabric::server::gather(pass) } else { Progress::default() };
+        let progress = members.pass(core);
         if progress.answered > 0 {
-            members.wake(progress.services);
             continue;
         }
         if core.stop.load(Ordering::Acquire) {
@@ -60,8 +57,20 @@ pub(super) fn run(core: &EngineCore, mut sleeper: Sleeper) {
 }
 
 impl Members {
+    /// A pass, if any needs the thread; whoever waits for what it answered is woken.
+    pub(super) fn pass<C: Core>(&mut self, core: &EngineCore<C>) -> Progress {
+        core.beat.turn();
+        self.look(core);
+        let pass = || core.after_guests().engine.pass();
+        let progress = if self.need() { fabric::server::gather(pass) } else { Progress::default() };
+        if progress.answered > 0 {
+            self.wake(progress.services);
+        }
+        progress
+    }
+
     /// Sees who came and who went.
-    fn look(&mut self, core: &EngineCore) {
+    fn look<C: Core>(&mut self, core: &EngineCore<C>) {
         let changes = core.changes.load(Ordering::Acquire);
         if std::mem::replace(&mut self.changes, changes) != changes {
             self.all.clone_from(&core.after_guests().members);
@@ -69,7 +78,7 @@ impl Members {
     }
 
     /// Whether any needs the thread.
-    fn need(&self) -> bool {
+    pub(super) fn need(&self) -> bool {
         self.all.iter().any(|member| member.is_led())
     }
 
@@ -88,9 +97,9 @@ impl Members {
 
     /// Waits for `time` at most: for work, for the moment at which a task is due, for room since `rooms` was read if a port is blocked, for a service
     /// that comes or goes, or for the end.
-    fn wait(
+    fn wait<C: Core>(
         &self,
-        core: &EngineCore,
+        core: &EngineCore<C>,
         sleeper: &mut Sleeper,
         (mut policy, mut time): (WaitPolicy, Nanos),
         rooms: Option<u64>,

@@ -8,20 +8,22 @@ use super::datagrams::Datagrams;
 use super::messages::Messages;
 use super::rings::Rings;
 use super::service::{LateReply, Listing, Reply};
-use super::stream::{Piece, Stream};
+use super::stream::{Piece, Stream, joined, pieces_of};
 use super::watchers::Subscription;
 use crate::memcached::connections::Entry;
 use crate::memcached::guest::Guest;
 use crate::memcached::input::{BufferLimit, Input, Pool};
+use crate::memcached::socket::Interest;
 use base::Nanos;
 use base::budget::Budget;
 use base::closing::Reason;
 use base::tls::HELLO;
 use protocol::memcache::{CloseReason, Command, Line, Login, Parser, Step};
 use ring::arena::Span;
+use rustix::event::epoll;
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 /// Requests of a fresh connection in its first turn.
@@ -110,6 +112,20 @@ pub enum Parsed<'a> {
 }
 
 impl Wire {
+    /// Has `epoll` say `token` when something comes.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn watch(&mut self, epoll: &OwnedFd, token: u64) -> io::Result<()> {
+        match self {
+            Wire::Stream(stream) => stream.socket.watch(epoll, token, Interest::Read, true),
+            other => {
+                let (token, flags) = (epoll::EventData::new_u64(token), epoll::EventFlags::IN);
+                Ok(epoll::add(epoll, other.descriptor(), token, flags)?)
+            }
+        }
+    }
+
     /// Its socket.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         match self {
@@ -463,37 +479,6 @@ impl Connection {
             Wire::Datagrams(_) => {}
         }
     }
-}
-
-/// The bytes of a reply that waited.
-fn pieces_of(reply: &LateReply) -> impl Iterator<Item = Piece<'_>> {
-    let at = reply.value.as_ref().map_or(reply.bytes.len(), |value| value.at);
-    let (head, tail) = reply.bytes.split_at(at);
-    let body = reply.value.iter().map(|value| Piece::Body(&value.body));
-    [Piece::Bytes(head)].into_iter().chain(body).chain([Piece::Bytes(tail)])
-}
-
-/// The bytes of `replies`, neighbours in the arena as one.
-fn joined<'a>(replies: &'a [Reply], bytes: impl Fn(Span) -> &'a [u8]) -> Vec<Piece<'a>> {
-    let mut pieces = Vec::with_capacity(8);
-    let mut run: Option<Span> = None;
-    for reply in replies {
-        match reply.detached() {
-            None => match run.and_then(|run| run.join(reply.span)) {
-                Some(joined) => run = Some(joined),
-                None => pieces.extend(run.replace(reply.span).map(|span| Piece::Bytes(bytes(span)))),
-            },
-            Some(detached) => {
-                pieces.extend(run.take().map(|span| Piece::Bytes(bytes(span))));
-                let (head, tail) = bytes(reply.span).split_at(detached.at);
-                pieces.push(Piece::Bytes(head));
-                pieces.push(Piece::Body(&detached.body));
-                pieces.push(Piece::Bytes(tail));
-            }
-        }
-    }
-    pieces.extend(run.map(|span| Piece::Bytes(bytes(span))));
-    pieces
 }
 
 #[cfg(test)]

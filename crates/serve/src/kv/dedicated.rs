@@ -11,6 +11,7 @@
 //! register says so or an edge counts on it; besides it edges of the other mode may run passes, for the lock is the engine's.
 
 use super::service::Kv;
+use super::system::System;
 use crate::engine_cores::Hosting;
 use crate::kv::registers::{Id, Registers};
 use base::Nanos;
@@ -69,17 +70,27 @@ fn then(registers: &Registers) -> WaitPolicy {
 
 impl Link {
     /// Stays awake for a reply as long as the registers say. True when there is one.
-    pub fn wait_awake(&mut self, port: &mut EdgePort<Kv>, registers: &Registers) -> bool {
-        self.wait(awake(registers), Some(Duration::ZERO), port) == Outcome::Ready
+    pub(super) fn wait_awake(
+        &mut self,
+        system: &impl System,
+        port: &mut EdgePort<Kv>,
+        registers: &Registers,
+    ) -> bool {
+        self.wait(system, (awake(registers), Some(Duration::ZERO)), port) == Outcome::Ready
     }
 
     /// Waits for a reply.
-    pub fn wait_on(&mut self, port: &mut EdgePort<Kv>, registers: &Registers) {
-        self.wait(then(registers), None, port);
+    pub(super) fn wait_on(&mut self, system: &impl System, port: &mut EdgePort<Kv>, registers: &Registers) {
+        self.wait(system, (then(registers), None), port);
     }
 
-    fn wait(&mut self, policy: WaitPolicy, timeout: Option<Duration>, port: &mut EdgePort<Kv>) -> Outcome {
-        let outcome = self.0.wait_until(policy, timeout, || port.is_ready() || port.is_closed());
+    fn wait(
+        &mut self,
+        system: &impl System,
+        how: (WaitPolicy, Option<Duration>),
+        port: &mut EdgePort<Kv>,
+    ) -> Outcome {
+        let outcome = system.wait(&mut self.0, how, || port.is_ready() || port.is_closed());
         assert!(port.is_ready() || !port.is_closed(), "the service left while requests were in flight");
         outcome
     }

@@ -11,6 +11,7 @@
 //! `home`.
 
 mod admin;
+pub mod by_hand;
 mod chain_client;
 mod chains;
 mod claiming;
@@ -35,6 +36,7 @@ mod rings;
 pub mod service;
 pub mod shared;
 mod stream;
+mod system;
 mod tls_flags;
 mod txn_door;
 pub mod watchers;
@@ -67,6 +69,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use system::Machine;
 use watchers::Watchers;
 
 /// A running server. It stops when dropped.
@@ -262,7 +265,7 @@ impl Server {
             cores: None,
         };
         for (i, ((port, link), inbox)) in ports.into_iter().zip(&inboxes).enumerate() {
-            let edge = Edge::new(shared.clone(), inbox.clone(), port, link, hasher)
+            let edge = Edge::new(shared.clone(), inbox.clone(), (port, link), hasher, Machine::default())
                 .map_err(system("make an edge"))?;
             let edge =
                 edge.traced_by(&config.tracer).known_to(&config.connections).counted_by(&config.detail);

@@ -12,14 +12,14 @@ use crate::memcached::counters::{NetCounters, NetSnapshot};
 use crate::memcached::login::Entrance;
 use base::budget::Budget;
 use base::tls::ServerTls;
-use engine::{Counters, StageSummary};
+use engine::{Core, Counters, CycleCore, StageSummary};
 use serde::Serialize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 /// What the threads of one node share.
-pub struct Shared {
+pub struct Shared<C: Core = CycleCore> {
     /// Everything that may be tuned.
     pub registers: Arc<Registers>,
     /// What the edges count.
@@ -29,7 +29,7 @@ pub struct Shared {
     /// Bytes of the segments of shared-memory connections.
     pub segments: Arc<Budget>,
     /// The service on its core.
-    pub on_core: OnCore<Kv>,
+    pub on_core: OnCore<Kv, C>,
     /// The home of boxes, if it is one.
     pub home: Option<AtHome>,
     /// Between edges, service and what it waits for, where replies come later.
@@ -144,16 +144,16 @@ impl From<StageSummary> for StageReport {
     }
 }
 
-impl Shared {
+impl<C: Core> Shared<C> {
     /// A node around the service on its core, whose edges look into `inboxes`.
     pub fn new(
         registers: Arc<Registers>,
         net: Arc<NetCounters>,
         buffered: Arc<Budget>,
-        on_core: OnCore<Kv>,
+        on_core: OnCore<Kv, C>,
         inboxes: Vec<Arc<Inbox>>,
         (home, post, chain): (Option<AtHome>, Option<Arc<Post>>, Option<EachChain>),
-    ) -> Shared {
+    ) -> Shared<C> {
         let segments = Arc::new(Budget::new(registers.size(Id::ShmMemory)));
         Shared {
             registers,
@@ -174,7 +174,7 @@ impl Shared {
 
     /// With what connections begin with, and the certificate of listeners that speak TLS.
     #[must_use]
-    pub fn entered_by(mut self, entrance: Entrance, tls: Option<Arc<ServerTls>>) -> Shared {
+    pub fn entered_by(mut self, entrance: Entrance, tls: Option<Arc<ServerTls>>) -> Shared<C> {
         (self.entrance, self.tls) = (entrance, tls);
         self
     }

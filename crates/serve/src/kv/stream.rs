@@ -1,9 +1,11 @@
 //! A stream socket (TCP or Unix, with TLS or without) as an edge keeps it: replies go out in one write per turn, and what the socket does not take
 //! is kept until it does.
 
+use super::service::{LateReply, Reply};
 use crate::memcached::output::{Body, Spill};
-use crate::memcached::socket::Socket;
+use crate::memcached::socket::{Interest, Socket};
 use base::budget::Budget;
+use ring::arena::Span;
 use std::io;
 
 /// A stream socket.
@@ -14,17 +16,6 @@ pub struct Stream {
     pub spill: Spill,
     /// What epoll watches for.
     pub interest: Interest,
-}
-
-/// What an edge waits for on a socket.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Interest {
-    /// The client's next bytes.
-    Read,
-    /// Room for the replies that wait; nothing is read meanwhile, so a client that does not read cannot make us buffer.
-    Write,
-    /// Only its end: its commands wait for boxes, and those that follow stay in the socket.
-    Nothing,
 }
 
 /// A part of what is written at once.
@@ -98,4 +89,35 @@ impl Stream {
         self.spill.clear(buffered);
         self.socket.end(buffered);
     }
+}
+
+/// The bytes of a reply that waited.
+pub fn pieces_of(reply: &LateReply) -> impl Iterator<Item = Piece<'_>> {
+    let at = reply.value.as_ref().map_or(reply.bytes.len(), |value| value.at);
+    let (head, tail) = reply.bytes.split_at(at);
+    let body = reply.value.iter().map(|value| Piece::Body(&value.body));
+    [Piece::Bytes(head)].into_iter().chain(body).chain([Piece::Bytes(tail)])
+}
+
+/// The bytes of `replies`, neighbours in the arena as one.
+pub fn joined<'a>(replies: &'a [Reply], bytes: impl Fn(Span) -> &'a [u8]) -> Vec<Piece<'a>> {
+    let mut pieces = Vec::with_capacity(8);
+    let mut run: Option<Span> = None;
+    for reply in replies {
+        match reply.detached() {
+            None => match run.and_then(|run| run.join(reply.span)) {
+                Some(joined) => run = Some(joined),
+                None => pieces.extend(run.replace(reply.span).map(|span| Piece::Bytes(bytes(span)))),
+            },
+            Some(detached) => {
+                pieces.extend(run.take().map(|span| Piece::Bytes(bytes(span))));
+                let (head, tail) = bytes(reply.span).split_at(detached.at);
+                pieces.push(Piece::Bytes(head));
+                pieces.push(Piece::Body(&detached.body));
+                pieces.push(Piece::Bytes(tail));
+            }
+        }
+    }
+    pieces.extend(run.map(|span| Piece::Bytes(bytes(span))));
+    pieces
 }

@@ -1,8 +1,7 @@
 //! One run: a seed played from beginning to end, and judged.
 
-use super::super::trial::{Outcome, Summary, Trial};
+use super::super::trial::{Outcome, Summary, Trial, replay};
 use super::super::world::Violation;
-use super::super::{OPS, indices};
 use super::script::Script;
 use super::shape::Shape;
 use super::world::World;
@@ -180,20 +179,8 @@ impl Trial for Case {
     }
 
     fn command(&self) -> String {
-        let mut text = format!("millrace sim --chain={} --seed {}", self.shape, self.seed);
-        if self.ops != OPS {
-            text += &format!(" --ops {}", self.ops);
-        }
-        if let Some(planted) = self.planted {
-            text += &format!(" --planted {}", planted.name());
-        }
-        if let Some(plan) = &self.plan {
-            text += &format!(" --plan '{plan}'");
-        }
-        if let Some(only) = &self.only {
-            text += &format!(" --only {}", indices::show(only));
-        }
-        text
+        let text = format!("millrace sim --chain={} --seed {}", self.shape, self.seed);
+        replay::<Case>(text, self.ops, (self.planted, self.plan.as_ref(), self.only.as_deref()))
     }
 
     fn title(&self) -> String {

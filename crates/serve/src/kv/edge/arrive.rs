@@ -1,15 +1,17 @@
 //! What arrives at an edge: connections, bytes, room for replies.
 
 use super::home::HOME;
+use super::planted::Planted;
 use super::{Edge, WAKE, live, token, verbose, watch};
 use crate::kv::connection::{Connection, Wire};
 use crate::kv::datagrams::Datagrams;
 use crate::kv::messages::Arrivals;
 use crate::kv::registers::Id;
 use crate::kv::rings::Rings;
-use crate::kv::stream::{Interest, Stream};
+use crate::kv::stream::Stream;
+use crate::kv::system::System;
 use crate::memcached::accept::Purpose;
-use crate::memcached::socket::{ReadError, Socket};
+use crate::memcached::socket::{Interest, ReadError, Socket};
 use base::closing::Reason;
 use base::tls::{Received, Session};
 use base::{Bytes, Nanos};
@@ -17,7 +19,7 @@ use rustix::event::epoll;
 use std::io;
 use std::os::fd::OwnedFd;
 
-impl Edge {
+impl<Y: System> Edge<Y> {
     /// Takes new connections and reads what came.
     pub(super) fn handle(&mut self, events: &[epoll::Event]) {
         for event in events {
@@ -78,8 +80,7 @@ impl Edge {
             if purpose != Purpose::Datagrams {
                 watch::tell(&self.watchers, &connection, None);
             }
-            let token = epoll::EventData::new_u64(token(id, self.generation));
-            let watched = epoll::add(&self.epoll, connection.descriptor(), token, epoll::EventFlags::IN);
+            let watched = connection.wire.watch(&self.epoll, token(id, self.generation));
             self.connections[id as usize] = Some(connection);
             if watched.is_err() {
                 self.close_for(id, Reason::Limit("the system watches no more sockets"));
@@ -108,7 +109,7 @@ impl Edge {
     fn wire(&self, purpose: Purpose, socket: OwnedFd) -> io::Result<Wire> {
         let registers = &self.shared.registers;
         Ok(match purpose {
-            Purpose::Stream => Wire::Stream(Stream::over(Socket::plain(socket))),
+            Purpose::Stream => Wire::Stream(Stream::over(self.system.socket(socket))),
             Purpose::Tls => {
                 let tls = self.shared.tls.as_ref().expect("whoever listens for TLS has a certificate");
                 let session = Session::server(tls).map_err(io::Error::from)?;
@@ -129,7 +130,7 @@ impl Edge {
     /// Reads once: a short read means that the socket is empty, and epoll says when it no longer is. True if bytes came.
     pub(super) fn read(&mut self, id: u32) -> bool {
         let connection = live(&mut self.connections, id);
-        if connection.runnable {
+        if connection.runnable && !self.system.has(Planted::ReadsBeforeTurn) {
             // Its buffer still holds requests that wait for their turn; the socket can hold the rest.
             return false;
         }
@@ -175,6 +176,7 @@ impl Edge {
             connection.made_room = self.now;
         }
         match result {
+            Ok(true) if self.system.has(Planted::ResumesOnly) => {}
             Ok(_) => self.settle(id),
             Err(_) => self.close_for(id, Reason::Gone),
         }

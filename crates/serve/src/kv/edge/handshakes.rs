@@ -3,11 +3,12 @@
 use super::Edge;
 use crate::kv::connection::Wire;
 use crate::kv::registers::Id;
+use crate::kv::system::System;
 use crate::memcached::socket::ReadError;
 use base::Nanos;
 use base::closing::Reason;
 
-impl Edge {
+impl<Y: System> Edge<Y> {
     /// A connection that begins with a handshake was taken.
     pub(super) fn begin_handshake(&mut self, id: u32) {
         self.handshakes.begin(id, self.now);

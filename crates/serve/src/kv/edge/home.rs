@@ -16,7 +16,9 @@ use crate::inc::wire::Wire;
 use crate::kv::post::Post;
 use crate::kv::service::{LateReply, Origin, Request};
 use crate::kv::shared::Shared;
+use crate::kv::system::System;
 use base::Nanos;
+use engine::Core;
 use protocol::coherence::NodeId;
 use protocol::wire::Message;
 use rustix::event::epoll;
@@ -40,7 +42,7 @@ impl HomeSocket {
     ///
     /// # Errors
     /// The system's.
-    pub fn of(shared: &Shared, edge: usize, epoll: &OwnedFd) -> io::Result<Option<HomeSocket>> {
+    pub fn of<C: Core>(shared: &Shared<C>, edge: usize, epoll: &OwnedFd) -> io::Result<Option<HomeSocket>> {
         let Some(home) = shared.home.as_ref().filter(|_| edge == 0) else { return Ok(None) };
         let Some(wire) = home.take_wire() else { return Ok(None) };
         epoll::add(epoll, &wire, epoll::EventData::new_u64(HOME), epoll::EventFlags::IN)?;
@@ -61,7 +63,7 @@ impl HomeSocket {
     }
 }
 
-impl Edge {
+impl<Y: System> Edge<Y> {
     // ---- edge 0
 
     /// Packets wait in the home's socket.
@@ -115,7 +117,7 @@ impl Edge {
     /// How long until the home wants to be served.
     pub(super) fn until_due(&self) -> Nanos {
         let deadline = self.post().map_or(Nanos::MAX, |post| post.deadline());
-        if deadline == Nanos::MAX { Nanos::MAX } else { deadline.since(self.clock.now()) }
+        if deadline == Nanos::MAX { Nanos::MAX } else { deadline.since(self.system.now()) }
     }
 
     /// Whether others wait for what comes by the home's socket, or from the log.
@@ -177,7 +179,7 @@ impl Edge {
     /// Writes replies that waited, to the connection that is owed them.
     pub(super) fn write_late(&mut self, replies: Vec<LateReply>) {
         let owed = self.owed.front().expect("somebody asked for them");
-        let (begun, id) = (self.clock.now(), owed.connection);
+        let (begun, id) = (self.system.now(), owed.connection);
         let connection = live(&mut self.connections, id);
         if self.traces.logs() {
             replies.iter().for_each(|reply| verbose::reply(connection.number(), &reply.bytes));
@@ -203,7 +205,7 @@ impl Edge {
 
     /// A connection is gone that replies wait for.
     pub(super) fn forget_late(&mut self, id: u32, generation: u32) {
-        self.traces.wrote_late(id, None, self.clock.now(), true);
+        self.traces.wrote_late(id, None, self.system.now(), true);
         if let Some(post) = &self.shared.post {
             post.gone(Origin::new(self.number, id, generation));
         }

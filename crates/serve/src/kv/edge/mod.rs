@@ -33,6 +33,7 @@ mod arrive;
 mod drain;
 mod handshakes;
 mod home;
+pub(crate) mod planted;
 mod settle;
 #[cfg(test)]
 mod tests;
@@ -46,16 +47,17 @@ use super::dedicated::Link;
 use super::service::prefixes::Detail;
 use super::service::{Kv, Reply};
 use super::shared::Shared;
+use super::system::{Machine, System};
 use super::watchers::Watchers;
 use crate::kv::registers::Id;
 use crate::memcached::accept::Inbox;
 use crate::memcached::connections::Connections;
 use crate::memcached::handshakes::Handshakes;
 use crate::memcached::input::Pool;
+use base::Nanos;
 use base::budget::Budget;
 use base::hash::Hasher64;
 use base::trace::Tracer;
-use base::{Clock, Nanos};
 use engine::EdgePort;
 use home::HomeSocket;
 use rustix::event::epoll;
@@ -84,8 +86,8 @@ pub const IDLE_STEPS: usize = 256;
 const LOOK: Nanos = Nanos::from_micros(10);
 
 /// One edge. [`Edge::run`] is its thread.
-pub struct Edge {
-    shared: Arc<Shared>,
+pub struct Edge<Y: System = Machine> {
+    shared: Arc<Shared<Y::Core>>,
     inbox: Arc<Inbox>,
     epoll: OwnedFd,
     port: EdgePort<Kv>,
@@ -118,9 +120,10 @@ pub struct Edge {
     ran: Vec<u32>,
     pool: Pool,
     buffered: Arc<Budget>,
-    clock: Clock,
+    system: Y,
     now: Nanos,
     next_housekeeping: Nanos,
+    next_sweep: Nanos,
     /// Connections whose TLS is not agreed upon yet.
     handshakes: Handshakes,
     /// Which of the node's edges.
@@ -146,24 +149,23 @@ impl Owed {
     }
 }
 
-impl Edge {
+impl<Y: System> Edge<Y> {
     /// An edge that answers through `port` and is given connections through `inbox`. As the register says it runs the engine itself, or has
     /// the core's thread do it, for which it waits by `link`.
     ///
     /// # Errors
     /// The system's, when it has no descriptors left.
     pub fn new(
-        shared: Arc<Shared>,
+        shared: Arc<Shared<Y::Core>>,
         inbox: Arc<Inbox>,
-        port: EdgePort<Kv>,
-        link: Link,
+        (port, link): (EdgePort<Kv>, Link),
         hasher: Hasher64,
-    ) -> io::Result<Edge> {
+        system: Y,
+    ) -> io::Result<Edge<Y>> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, inbox.bell(), epoll::EventData::new_u64(WAKE), epoll::EventFlags::IN)?;
         let buffered = shared.buffered.clone();
         let pool = Pool::new(shared.registers.size(Id::EdgeReadBuffer), buffered.clone());
-        let clock = Clock::shared();
         let number = shared.number_of(&inbox);
         let home = HomeSocket::of(&shared, number, &epoll)?;
         Ok(Edge {
@@ -193,9 +195,10 @@ impl Edge {
             ran: Vec::new(),
             pool,
             buffered,
-            clock,
-            now: clock.now(),
+            now: system.now(),
+            system,
             next_housekeeping: Nanos::ZERO,
+            next_sweep: Nanos::ZERO,
             handshakes: Handshakes::default(),
             traces: Traces::new(Tracer::default()),
         })
@@ -203,28 +206,28 @@ impl Edge {
 
     /// Has requests leave their spans there.
     #[must_use]
-    pub fn traced_by(mut self, tracer: &Tracer) -> Edge {
+    pub fn traced_by(mut self, tracer: &Tracer) -> Edge<Y> {
         self.traces = Traces::new(tracer.clone());
         self
     }
 
     /// Has its connections known there.
     #[must_use]
-    pub fn known_to(mut self, known: &Connections) -> Edge {
+    pub fn known_to(mut self, known: &Connections) -> Edge<Y> {
         self.known = known.clone();
         self
     }
 
     /// Has its requests counted by prefix where that says so.
     #[must_use]
-    pub fn counted_by(mut self, detail: &Detail) -> Edge {
+    pub fn counted_by(mut self, detail: &Detail) -> Edge<Y> {
         self.detail = detail.clone();
         self
     }
 
     /// Has clients that ask for it shown what happens.
     #[must_use]
-    pub fn watched_by(mut self, watchers: &Watchers) -> Edge {
+    pub fn watched_by(mut self, watchers: &Watchers) -> Edge<Y> {
         self.watchers = watchers.clone();
         self
     }
@@ -232,7 +235,6 @@ impl Edge {
     /// Serves until the node stops, then answers what has arrived and closes.
     pub fn run(mut self) {
         let mut events = Vec::with_capacity(EVENTS);
-        let mut next_sweep = Nanos::ZERO;
         let mut last_work = Nanos::ZERO;
         while !self.shared.is_stopping() {
             self.inbox.beat.turn();
@@ -240,17 +242,13 @@ impl Edge {
             if self.step(&events) {
                 last_work = self.now;
             }
-            if self.now >= next_sweep {
-                self.sweep();
-                next_sweep = self.now.plus(NAP);
-            }
         }
         self.drain(&mut events);
     }
 
-    /// Takes what arrived, and has a turn. Whether there was anything to do.
-    fn step(&mut self, events: &[epoll::Event]) -> bool {
-        self.now = self.clock.now();
+    /// Takes what arrived, has a turn, and looks after connections from time to time. Whether there was anything to do.
+    pub(super) fn step(&mut self, events: &[epoll::Event]) -> bool {
+        self.now = self.system.now();
         self.handshakes.begin_turn();
         self.handle(events);
         self.poll_rings();
@@ -258,35 +256,51 @@ impl Edge {
         self.serve_later();
         self.turn();
         self.send_packets();
+        if self.now >= self.next_sweep {
+            self.sweep();
+            self.next_sweep = self.now.plus(NAP);
+        }
         worked
     }
 
-    fn has_work(&self) -> bool {
+    pub(super) fn has_work(&self) -> bool {
         !(self.runnable.is_empty() && self.laggards.is_empty())
     }
 
     /// Sleeps until something happens, or only looks when there is work or busy polling is on.
     fn wait(&mut self, events: &mut Vec<epoll::Event>, last_work: Nanos) {
-        if !self.polled.is_empty() && self.clock.now().since(self.looked) < LOOK {
+        if !self.polled.is_empty() && self.system.now().since(self.looked) < LOOK {
             std::hint::spin_loop();
             return events.clear();
         }
         let busy = Nanos::from_micros(self.shared.registers.read(Id::EdgeBusyPoll));
         let look_only = self.has_work()
             || !self.polled.is_empty()
-            || (busy > Nanos::ZERO && self.clock.now().since(last_work) < busy);
+            || (busy > Nanos::ZERO && self.system.now().since(last_work) < busy);
         let nap = if look_only { Nanos::ZERO } else { self.idle_nap() };
         self.poll_events(events, nap);
-        self.looked = self.clock.now();
+        self.looked = self.system.now();
         if !events.is_empty() {
             self.shared.net.wakeups.add(1);
         }
     }
 
     /// How long it may sleep while there is nothing to do.
-    fn idle_nap(&mut self) -> Nanos {
+    pub(super) fn idle_nap(&mut self) -> Nanos {
         let nap = self.housekeep();
         nap.min(self.until_due())
+    }
+
+    /// Whether the node was told to stop.
+    pub(super) fn is_to_stop(&self) -> bool {
+        self.shared.is_stopping()
+    }
+
+    /// What its epoll has to say now.
+    pub(super) fn look(&self) -> Vec<epoll::Event> {
+        let mut events = Vec::with_capacity(EVENTS);
+        self.poll_events(&mut events, Nanos::ZERO);
+        events
     }
 
     fn poll_events(&self, events: &mut Vec<epoll::Event>, nap: Nanos) {
@@ -300,7 +314,7 @@ impl Edge {
 
     /// Lets the service tidy up while there is nothing else to do. Says how long the edge may sleep after it.
     fn housekeep(&mut self) -> Nanos {
-        let now = self.clock.now();
+        let now = self.system.now();
         if self.shared.is_dedicated() || now < self.next_housekeeping {
             return NAP;
         }

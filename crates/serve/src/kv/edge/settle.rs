@@ -1,24 +1,24 @@
 //! What a connection waits for next, and its end.
 
+use super::planted::Planted;
 use super::{Edge, live, token, verbose, watch};
 use crate::kv::connection::{Connection, Wire};
 use crate::kv::registers::Id;
-use crate::kv::stream::Interest;
+use crate::kv::system::System;
 use crate::memcached::input::BufferLimit;
-use crate::memcached::socket::peer_of;
+use crate::memcached::socket::{Interest, peer_of};
 use base::Nanos;
 use base::closing::{self, Reason};
 use protocol::memcache::Line;
-use rustix::event::epoll;
 
-impl Edge {
+impl<Y: System> Edge<Y> {
     /// Decides what a connection waits for next. Call it whenever its input, spill or closing state changed.
     pub(super) fn settle(&mut self, id: u32) {
         let connection = live(&mut self.connections, id);
         if connection.broken {
             return self.close(id);
         }
-        if connection.is_stuck() {
+        if connection.is_stuck() && !self.system.has(Planted::ReadsWhileStuck) {
             self.watch(id, Interest::Write);
             if self.buffered.is_over() {
                 self.kick_slowest();
@@ -33,6 +33,9 @@ impl Edge {
         }
         if connection.has_work() {
             connection.runnable = true;
+            if connection.lags && self.system.has(Planted::LaggardsStarve) {
+                return;
+            }
             let queue = if connection.lags { &mut self.laggards } else { &mut self.runnable };
             return queue.push_back(id);
         }
@@ -43,7 +46,8 @@ impl Edge {
             return self.close(id);
         }
         connection.lags = connection.debt >= self.shared.registers.size(Id::NetPipeline);
-        let room = connection.make_room(&mut self.pool);
+        let is_short = self.system.has(Planted::DoesNotGrow) && !connection.input.is_empty();
+        let room = if is_short { Ok(()) } else { connection.make_room(&mut self.pool) };
         match room {
             Ok(()) => self.watch(id, Interest::Read),
             Err(BufferLimit) => self.refuse(id),
@@ -52,18 +56,13 @@ impl Edge {
 
     pub(super) fn watch(&mut self, id: u32, interest: Interest) {
         let connection = live(&mut self.connections, id);
-        let token = epoll::EventData::new_u64(token(id, connection.generation));
+        let token = token(id, connection.generation);
         // Only streams wait for room with epoll.
         let Wire::Stream(stream) = &mut connection.wire else { return };
         if std::mem::replace(&mut stream.interest, interest) == interest {
             return;
         }
-        let flags = match interest {
-            Interest::Read => epoll::EventFlags::IN,
-            Interest::Write => epoll::EventFlags::OUT,
-            Interest::Nothing => epoll::EventFlags::empty(),
-        };
-        if epoll::modify(&self.epoll, &stream.socket, token, flags).is_err() {
+        if stream.socket.watch(&self.epoll, token, interest, false).is_err() {
             self.close_for(id, Reason::Limit("the system watches no more sockets"));
         }
     }
@@ -81,6 +80,9 @@ impl Edge {
 
     /// Closes the slowest reader: all together buffer too much. That is seldom the one whose reply was one too many.
     pub(super) fn kick_slowest(&mut self) {
+        if self.system.has(Planted::KicksNobody) {
+            return;
+        }
         let burden = |(at, c): (usize, &Option<Connection>)| Some((c.as_ref()?.burden(self.now)?, at));
         let Some((_, at)) = self.connections.iter().enumerate().filter_map(burden).max() else { return };
         self.shared.net.slow_reader_kicks.add(1);
@@ -142,8 +144,12 @@ impl Edge {
         if verbose::is_on() {
             verbose::ends(connection.number());
         }
-        connection.input.release(&mut self.pool);
-        connection.clear(&self.buffered);
+        if !self.system.has(Planted::KeepsBuffer) {
+            connection.input.release(&mut self.pool);
+        }
+        if !self.system.has(Planted::KeepsCount) {
+            connection.clear(&self.buffered);
+        }
         self.runnable.retain(|&other| other != id);
         self.laggards.retain(|&other| other != id);
         self.polled.retain(|&other| other != id);

@@ -6,6 +6,7 @@ use crate::engine_cores::EngineCore;
 use crate::kv::config::Config;
 use crate::kv::service;
 use crate::kv::shared::Shared;
+use crate::kv::system::Machine;
 use crate::memcached::accept::{Inbox, Purpose};
 use crate::memcached::login::Entrance;
 use base::Nanos;
@@ -67,7 +68,8 @@ impl Rig {
             service::assemble(&Config::default(), vec![inbox.clone()], &core, (None, Entrance::default()))
                 .expect("a store of the default size");
         let (port, link) = ports.into_iter().next().expect("a port for the edge");
-        let edge = Edge::new(shared.clone(), inbox.clone(), port, link, hasher).expect("descriptors");
+        let edge = Edge::new(shared.clone(), inbox.clone(), (port, link), hasher, Machine::default())
+            .expect("descriptors");
         let mut rig = Rig { edge, inbox, shared, events: Vec::with_capacity(super::EVENTS) };
         let mut client = rig.connect();
         for first in (0..items).step_by(100) {

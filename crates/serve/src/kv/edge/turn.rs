@@ -1,11 +1,13 @@
 //! A turn: what runnable connections ask is submitted, executed and answered.
 
 use super::home::NOBODY;
+use super::planted::Planted;
 use super::traced::Coming;
 use super::{Edge, Owed, live, verbose, watch};
 use crate::kv::connection::Parsed;
 use crate::kv::registers::Id;
 use crate::kv::service::{Late, Listing, Origin, Reply, Request, cost_of_bytes};
+use crate::kv::system::System;
 use base::Nanos;
 use engine::StageRun;
 use protocol::memcache::Command;
@@ -19,7 +21,7 @@ const SHORT_TURN: usize = 64;
 /// For so long after it asked, it is thought to ask again.
 const SHORT_TURNS_FOR: Nanos = Nanos::from_millis(5);
 
-impl Edge {
+impl<Y: System> Edge<Y> {
     /// A round for those that have waited for this turn, and one for a laggard.
     pub(super) fn turn(&mut self) {
         self.pool.resize(self.shared.registers.size(Id::EdgeReadBuffer));
@@ -42,7 +44,7 @@ impl Edge {
         &mut self,
         quantum: usize,
         most: usize,
-        next: impl Fn(&mut Edge) -> Option<u32>,
+        next: impl Fn(&mut Edge<Y>) -> Option<u32>,
     ) -> Option<usize> {
         let mut ran = std::mem::take(&mut self.ran);
         let (mut cost, mut begun) = (0, None);
@@ -50,7 +52,7 @@ impl Edge {
             && self.port.free() > 0
             && let Some(id) = next(self)
         {
-            begun.get_or_insert_with(|| self.clock.now());
+            begun.get_or_insert_with(|| self.system.now());
             let asked = self.submit(id, quantum);
             if (1..quantum.min(LAGGARDS_COST)).contains(&asked) && !live(&mut self.connections, id).lags {
                 self.asked_little = self.now;
@@ -71,7 +73,8 @@ impl Edge {
         self.shared.on_core.stages.received(waited, self.port.in_flight());
         self.traces.saw(self.port.in_flight());
         self.is_led = self.shared.is_dedicated();
-        if self.is_led {
+        let is_counted = self.is_led && !self.system.has(Planted::IsNotCounted);
+        if is_counted {
             self.shared.on_core.count_on_thread();
         }
         self.port.ring();
@@ -79,7 +82,7 @@ impl Edge {
             self.shared.on_core.announce();
         }
         self.answer();
-        if self.is_led {
+        if is_counted {
             self.shared.on_core.count_no_more();
         }
         for id in ran.drain(..) {
@@ -206,7 +209,7 @@ impl Edge {
                 idle_passes = 0;
                 continue;
             }
-            if self.is_led && self.link.wait_awake(&mut self.port, &self.shared.registers) {
+            if self.is_led && self.link.wait_awake(&self.system, &mut self.port, &self.shared.registers) {
                 continue;
             }
             // Nothing to read from the ring: whatever was gathered may be what the engine waits for room for.
@@ -214,7 +217,7 @@ impl Edge {
             self.port.publish_room();
             if self.is_led {
                 self.shared.on_core.made_room();
-                self.link.wait_on(&mut self.port, &self.shared.registers);
+                self.link.wait_on(&self.system, &mut self.port, &self.shared.registers);
             } else {
                 self.run_engine(idle_passes);
             }
@@ -230,19 +233,16 @@ impl Edge {
 
     /// A pass of the service, for all edges.
     fn run_engine(&mut self, idle_passes: u32) {
-        if self.shared.on_core.try_pass() {
+        if self.system.may_pass() && self.shared.on_core.try_pass() {
             return;
         }
-        // Another edge runs the engine, or the thread of the core does, and for us too. It may have lost its processor: let it have ours.
-        match idle_passes {
-            65.. => std::thread::yield_now(),
-            _ => std::hint::spin_loop(),
-        }
+        // Another edge runs the engine, or the thread of the core does, and for us too.
+        self.system.pause(idle_passes);
     }
 
     /// Takes replies from the ring; whenever those of one connection are complete, writes them. Returns how many it took.
     fn collect(&mut self) -> usize {
-        let now = self.clock.now();
+        let now = self.system.now();
         let mut waited = StageRun::default();
         let mut taken = 0;
         self.finish_answered();
@@ -305,7 +305,9 @@ impl Edge {
         if end.is_none() && !ends {
             return;
         }
-        let owed = self.owed.front().expect("gathered replies belong to the first connection owed");
+        let crossed = self.system.has(Planted::RepliesCross).then(|| self.owed.back()).flatten();
+        let owed =
+            crossed.or(self.owed.front()).expect("gathered replies belong to the first connection owed");
         let connection = live(&mut self.connections, owed.connection);
         let port = &self.port;
         if !connection.is_stuck() {
@@ -318,13 +320,13 @@ impl Edge {
             let number = connection.number();
             self.gathered.iter().for_each(|reply| verbose::reply(number, port.bytes(reply.span)));
         }
-        let begun = self.clock.now();
+        let begun = self.system.now();
         if !connection.broken {
             match connection.write(&self.gathered, |span| port.bytes(span), ends, &self.buffered) {
                 Ok(bytes) => {
                     self.shared.net.writes.add(u64::from(bytes > 0));
                     self.shared.net.bytes_written.add(bytes as u64);
-                    self.shared.on_core.stages.sent(self.clock.now().since(begun), self.gathered.len());
+                    self.shared.on_core.stages.sent(self.system.now().since(begun), self.gathered.len());
                 }
                 // The client is gone: its other replies are taken from the ring and dropped, then it is closed.
                 Err(_) => connection.set_gone(),

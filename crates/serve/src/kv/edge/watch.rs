@@ -2,9 +2,11 @@
 
 use super::{Edge, live};
 use crate::kv::connection::{Connection, Wire};
-use crate::kv::stream::{Interest, Piece};
+use crate::kv::stream::Piece;
+use crate::kv::system::System;
 use crate::kv::watchers::Watchers;
 use crate::memcached::accept::Inbox;
+use crate::memcached::socket::Interest;
 use base::closing::Reason;
 use protocol::memcache::Line;
 use protocol::memcache::watch::Streams;
@@ -49,13 +51,13 @@ pub(super) fn tell(watchers: &Watchers, connection: &Connection, ended: Option<&
     });
 }
 
-impl Edge {
+impl<Y: System> Edge<Y> {
     /// Shows all that watch here what waits for them.
     pub(super) fn show_all_lines(&mut self) {
         let mut all = std::mem::take(&mut self.watching);
         all.sort_unstable();
         all.dedup();
-        let watches = |edge: &Edge, id: u32| {
+        let watches = |edge: &Edge<Y>, id: u32| {
             edge.connections[id as usize].as_ref().is_some_and(|connection| connection.watching.is_some())
         };
         all.retain(|&id| watches(self, id));

@@ -6,15 +6,17 @@ use super::commands::Commands;
 use super::homed::Homed;
 use super::logged::Logged;
 use super::over_chain::OverChain;
+use super::warm::Began;
 use super::{Keeper, Kv};
 use crate::engine_cores::{EngineCore, OnCore};
 use crate::kv::chain_client::Figures;
-use crate::kv::chains::{Chains, Place};
+use crate::kv::chains::{Chains, EachChain, Place};
 use crate::kv::claiming::ConnectError;
+use crate::kv::clocks::Clocks;
 use crate::kv::config::Config;
 use crate::kv::dedicated::{self, Link};
 use crate::kv::durable::{Durable, Plan};
-use crate::kv::home::Seat;
+use crate::kv::home::{AtHome, Seat};
 use crate::kv::post::Post;
 use crate::kv::registers::Id;
 use crate::kv::shared::Shared;
@@ -25,13 +27,13 @@ use crate::memcached::counters::NetCounters;
 use crate::memcached::login::Entrance;
 use base::budget::Budget;
 use base::hash::Hasher64;
-use engine::EdgePort;
+use engine::{Core, CycleCore, EdgePort};
 use protocol::planted::NoBugs;
 use std::sync::Arc;
 use store::warm::Whose;
 
 /// What a node is wired from: the shared part, for each edge a port and what it waits with, and the hash that edges compute.
-pub type Assembled = (Arc<Shared>, Vec<(EdgePort<Kv>, Link)>, Hasher64);
+pub type Assembled<C = CycleCore> = (Arc<Shared<C>>, Vec<(EdgePort<Kv>, Link)>, Hasher64);
 
 /// Makes the service on `core` and the ports of all edges, as `config` says; with `seat`, as the home of boxes; clients come in by `entrance`.
 ///
@@ -71,7 +73,24 @@ pub fn assemble(
         }
         (None, ..) => (Keeper::Alone(Commands::new(config, whose, net.clone(), buffered.clone())?), None),
     };
-    let kv = Kv(keeper);
+    let (shared, edges, hasher) =
+        wire(config, Kv(keeper), (net, buffered), inboxes, core, (home, post, figures))?;
+    Ok((Arc::new(shared.entered_by(entrance, tls)), edges, hasher))
+}
+
+/// Homes, log and chains of a service, where it has any.
+type Behind = (Option<AtHome>, Option<Arc<Post>>, Option<EachChain>);
+
+/// A service on `core`, whatever tells that the time, and the ports of its edges.
+fn wire<C: Core>(
+    config: &Config,
+    kv: Kv,
+    (net, buffered): (Arc<NetCounters>, Arc<Budget>),
+    inboxes: Vec<Arc<Inbox>>,
+    core: &Arc<EngineCore<C>>,
+    behind: Behind,
+) -> Result<(Shared<C>, Vec<(EdgePort<Kv>, Link)>, Hasher64), StartError> {
+    let registers = config.registers.clone();
     let hasher = *kv.commands().store.hasher();
     let entries = registers.size(Id::RingEntries).next_power_of_two();
     let arena = registers.size(Id::RingArena).next_power_of_two();
@@ -79,8 +98,27 @@ pub fn assemble(
     let on_core = OnCore::add(core, kv, hosting).map_err(StartError::Engine)?;
     let port = |link| Ok((on_core.open(entries as u32, arena as u64)?, link));
     let edges = links.into_iter().map(port).collect::<Result<_, _>>().map_err(StartError::Engine)?;
-    let shared = Shared::new(registers, net, buffered, on_core, inboxes, (home, post, figures));
-    Ok((Arc::new(shared.entered_by(entrance, tls)), edges, hasher))
+    Ok((Shared::new(registers, net, buffered, on_core, inboxes, behind), edges, hasher))
+}
+
+/// The same of a node that is driven by hand, without boxes, log or chain, whose clocks are told: it does the same in every run.
+///
+/// # Errors
+/// As [`assemble`].
+pub fn assemble_by_hand<C: Core>(
+    config: &Config,
+    inboxes: Vec<Arc<Inbox>>,
+    core: &Arc<EngineCore<C>>,
+    clocks: Clocks,
+) -> Result<Assembled<C>, StartError> {
+    let net = Arc::new(NetCounters::default());
+    let buffered = Arc::new(Budget::new(config.registers.size(Id::NetBufferLimit)));
+    let store = Kv::<NoBugs>::store(config).map_err(StartError::Store)?;
+    let beside = (Arc::clone(&net), Arc::clone(&buffered));
+    let commands = Commands::over(store, Began::default(), config, beside, clocks);
+    let keeper = Kv(Keeper::Alone(commands));
+    let (shared, edges, hasher) = wire(config, keeper, (net, buffered), inboxes, core, (None, None, None))?;
+    Ok((Arc::new(shared), edges, hasher))
 }
 
 /// Commands that have a log, if `plan` says so.

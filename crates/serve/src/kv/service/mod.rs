@@ -60,7 +60,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use store::Hit;
 
-pub use assemble::{Assembled, assemble};
+pub use assemble::{Assembled, assemble, assemble_by_hand};
 pub use listing::Listing;
 pub use parked::{Late, LateReply, Origin, Parked};
 pub use stats::{ChainReport, Counters, HomeReport, KvReport};
