@@ -19,6 +19,7 @@
 //! none be set, for all nodes of a rack must agree: it is not moved. `acc.on`, `store.memory` and what waits or polls are an operator's promises of
 //! memory and cores, and left alone.
 
+use super::predict;
 use crate::observed::{Kind, Location, Service};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -237,6 +238,18 @@ pub fn alternatives(service: &Service, cores: u64, shares: BestShares<'_>) -> Ve
         }
     }
     found
+}
+
+/// What one step in a row that says no place leads to: sizes and ways of working, of which the model says nothing.
+pub fn sizes(service: &Service) -> Vec<Choice> {
+    let present = Choice::present(service);
+    let mut all = alternatives(service, 1, &|_| Vec::new());
+    all.retain(|other| {
+        let changed = other.settings_from(&present);
+        !changed.is_empty()
+            && changed.iter().all(|one| !predict::KNOWN.contains(&&*one.register) && one.register != PLACE)
+    });
+    all
 }
 
 /// A service at two places, of which it is at one now, with half of its requests at each.

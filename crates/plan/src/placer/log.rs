@@ -33,6 +33,8 @@ pub enum Reason {
     Better,
     /// Too little is known, and it may be better.
     Try,
+    /// A size of which the model says nothing: whether it is better is seen by trying it.
+    Size,
     /// What came was worse than before, or not worth staying.
     Back,
     /// The guideline says so.

@@ -102,7 +102,7 @@ const ALWAYS_S: f64 = 1e3;
 /// Requests of one turn at most.
 const TOGETHER_MAX: f64 = 256.0;
 /// Registers of which the model knows what they do.
-const KNOWN: [&str; 6] =
+pub(super) const KNOWN: [&str; 6] =
     ["engine.mode", "place.handlers", OTHER, SHARE, "workers.count", "place.rec.preprocess"];
 
 /// What says what choices of a service would do. The same question has the same answer: decisions are replayed.

@@ -28,7 +28,7 @@ impl Sentences {
                 let changes: Vec<String> = changes.collect();
                 let kind = match decision.reason {
                     Reason::Better => "",
-                    Reason::Try => "to try it, ",
+                    Reason::Try | Reason::Size => "to try it, ",
                     Reason::Back => "back, ",
                     Reason::Greedy => "by the guideline, ",
                     Reason::Fixed => "as is wanted, ",

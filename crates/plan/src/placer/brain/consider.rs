@@ -4,10 +4,13 @@
 //! expected. One that is better as expected is tried: within a third of the budget, and only while the limit is not near.
 //! What is required is the hysteresis, the cost of a move over the time that it stays, and how far the figures stray by themselves.
 //!
+//! Sizes and other values of which the model says nothing (batches, pauses, groups, forms, balancers) are tried as well, one after the other, while nothing else is to be
+//! done and a service has had the same load for [`SIZE_AFTER_FACTOR`] times as long as what was no better is not tried again.
+//!
 //! `greedy`: the fastest choice whose capacity is not full of what comes; else the one with the most. Wei et al., OSDI 2023, §4.2.
 //! `fixed`: where the operator says, at once.
 
-use super::super::choice::{Choice, SHARE, alternatives, refusal, steps};
+use super::super::choice::{Choice, SHARE, alternatives, refusal, sizes, steps};
 use super::super::log::{Compared, Decision, Reason};
 use super::super::options::Policy;
 use super::super::planted::Planted;
@@ -25,6 +28,8 @@ const RISK_SHARE: f64 = 0.8;
 const GREEDY_FULL: f64 = 0.9;
 /// What a move costs: so long a service does nothing, at worst.
 const MOVE_COST_US: f64 = 100_000.0;
+/// Sizes are tried after so many times `bar_us` of one load.
+const SIZE_AFTER_FACTOR: u64 = 2;
 
 /// A choice that is wanted.
 struct Proposal {
@@ -57,8 +62,12 @@ impl<B: Bugs<Planted>> Brain<B> {
             };
             let Some(wanted) = self.want(now_us, seen, service, &compared) else { continue };
             // What is sure goes before what is tried.
-            let is_sure = wanted.reason != Reason::Try;
-            let worth = wanted.gain + if is_sure { 1e3 } else { 0.0 };
+            let rank = match wanted.reason {
+                Reason::Try => 0.0,
+                Reason::Size => -1e3,
+                Reason::Better | Reason::Back | Reason::Greedy | Reason::Fixed => 1e3,
+            };
+            let worth = wanted.gain + rank;
             if best.as_ref().is_none_or(|(most, ..)| worth > *most) {
                 best = Some((worth, service, compared, wanted));
             }
@@ -164,6 +173,7 @@ impl<B: Bugs<Planted>> Brain<B> {
                 let required = self.required(now_us, service, &present);
                 self.better(&seat, compared, &candidates, required)
                     .or_else(|| self.worth_trying(now_us, &seat, compared, &candidates, required))
+                    .or_else(|| self.size(now_us, seen, service, &seat))
             }
         }
     }
@@ -216,14 +226,7 @@ impl<B: Bugs<Planted>> Brain<B> {
         of: &[usize],
         required: f64,
     ) -> Option<Proposal> {
-        let limit = self.options.p99_max_ns;
-        let is_near = match (limit, seat.measured.p99_ns) {
-            (Some(limit), Some(p99)) => p99 > RISK_SHARE * limit,
-            // A limit of which nothing is known is at risk.
-            (Some(_), None) => true,
-            (None, _) => false,
-        };
-        if !self.options.explores || is_near || !self.budget.has_room_to_explore(now_us) {
+        if !self.may_try(now_us, seat) {
             return None;
         }
         let may = |at: &usize| compared[*at].gain.mid > required;
@@ -236,6 +239,38 @@ impl<B: Bugs<Planted>> Brain<B> {
             format!("it may be {:.0} % better, and {:.0} % is expected", gain.high * 100.0, gain.mid * 100.0);
         let to = compared[best].choice.clone();
         Some(Proposal { to, gain: gain.mid, reason: Reason::Try, why })
+    }
+
+    /// Whether something may be tried of which too little is known.
+    fn may_try(&mut self, now_us: u64, seat: &ServiceState) -> bool {
+        let is_near = match (self.options.p99_max_ns, seat.measured.p99_ns) {
+            (Some(limit), Some(p99)) => p99 > RISK_SHARE * limit,
+            // A limit of which nothing is known is at risk.
+            (Some(_), None) => true,
+            (None, _) => false,
+        };
+        self.options.explores && !is_near && self.budget.has_room_to_explore(now_us)
+    }
+
+    /// The next value of which the model says nothing, the one that was tried least often; at most one a dwell, and no sooner than what is worth trying by
+    /// predictions would be.
+    fn size(
+        &mut self,
+        now_us: u64,
+        seen: &Observation,
+        service: &Service,
+        seat: &ServiceState,
+    ) -> Option<Proposal> {
+        let steady_us = self.options.bar_us.saturating_mul(SIZE_AFTER_FACTOR);
+        if now_us.saturating_sub(seat.steady_us) < steady_us || !self.may_try(now_us, seat) {
+            return None;
+        }
+        let times = |to: &Choice| seat.bars.get(to).map_or(0, |bar| bar.times);
+        let all = sizes(service).into_iter();
+        let free = all.filter(|to| self.refused(now_us, seen, service, to).is_none());
+        let to = free.min_by_key(times)?;
+        let why = "the model says nothing of it, and the load is steady".to_owned();
+        Some(Proposal { to, gain: 0.0, reason: Reason::Size, why })
     }
 
     /// What an operator wants needs no prediction.
@@ -282,7 +317,7 @@ impl<B: Bugs<Planted>> Brain<B> {
         let Proposal { to, reason, why, .. } = wanted;
         let from = Choice::present(service);
         let expected = compared.iter().find(|one| one.choice == to).map(|one| one.corrected);
-        let is_try = reason == Reason::Try;
+        let is_try = matches!(reason, Reason::Try | Reason::Size);
         self.spend(now_us, is_try);
         self.decisions += 1;
         let before = self.seats.get(&service.name).map(|seat| seat.measured).unwrap_or_default();

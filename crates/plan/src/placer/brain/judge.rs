@@ -2,8 +2,10 @@
 //!
 //! What came is the mean of the observations from when the move settled, over `judge_us`; it is held against what was measured before. A move that was to
 //! be better must not be worse by more than half the hysteresis; one that was to find something out must be better by as much, for a
-//! choice that is no better is not worth what is not known of it. What is much worse at once is judged at once. What changed its load meanwhile says nothing.
+//! choice that is no better is not worth what is not known of it; a size by all of it, for of that nothing was expected. Who stays at a size does not try the
+//! one before again for a while. What is much worse at once is judged at once. What changed its load meanwhile says nothing.
 
+use super::super::choice::sizes;
 use super::super::log::{Decision, Evaluation, Line, Reason, Verdict};
 use super::super::planted::Planted;
 use super::super::verdict::{Measured, gained};
@@ -37,7 +39,13 @@ impl<B: Bugs<Planted>> Brain<B> {
         let (name, running) = self.running.take().expect("it is there");
         let gain = so_far;
         let half = self.options.hysteresis / 2.0;
-        let is_worse = if running.is_try { gain < half } else { gain < -half };
+        let is_size = sizes(service).contains(&running.from);
+        let least = match (running.is_try, is_size) {
+            (true, true) => self.options.hysteresis,
+            (true, false) => half,
+            (false, _) => -half,
+        };
+        let is_worse = gain < least;
         let verdict = match (is_other, is_worse && !running.is_back) {
             (true, _) => Verdict::Void,
             (false, true) => Verdict::Back,
@@ -46,7 +54,7 @@ impl<B: Bugs<Planted>> Brain<B> {
         let seat = self.seats.entry(name.clone()).or_default();
         seat.is_other_load = is_other;
         if is_other {
-            seat.observations = 0;
+            (seat.observations, seat.steady_us) = (0, now_us);
         }
         seat.load = Some(Load::of(service));
         let mut lines = vec![Line::Evaluation(Box::new(Evaluation {
@@ -60,6 +68,9 @@ impl<B: Bugs<Planted>> Brain<B> {
             gain,
             verdict,
         }))];
+        if verdict == Verdict::Kept && running.is_try && is_size {
+            self.bar(&name, &running.from, now_us);
+        }
         if verdict == Verdict::Back {
             self.bar(&name, &running.to, now_us);
             lines.push(self.back(now_us, seen, service, &running, came));

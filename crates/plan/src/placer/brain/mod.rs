@@ -133,6 +133,8 @@ struct ServiceState {
     hands_off_us: u64,
     bars: BTreeMap<Choice, Bar>,
     load: Option<Load>,
+    /// Since when it has this load.
+    steady_us: u64,
     /// Its load changed since it was moved.
     is_other_load: bool,
 }
@@ -311,7 +313,7 @@ impl<B: Bugs<Planted>> Brain<B> {
             // What was barred was so under another load.
             seat.bars.clear();
             seat.is_other_load = seat.load.is_some();
-            (seat.load, seat.observations) = (Some(load), 0);
+            (seat.load, seat.observations, seat.steady_us) = (Some(load), 0, now_us);
             // What was measured now is of both.
             return lines;
         }

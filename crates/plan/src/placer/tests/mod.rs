@@ -14,7 +14,7 @@ use super::brain::Brain;
 use super::log::{Line, replay};
 use super::options::{Options, Policy};
 use super::planted::Planted;
-use super::predict::Predictor;
+use super::predict::{Predict, Predictor};
 use crate::observed::Difference;
 use crate::observed::Reading;
 use crate::observed::{Figure, Kind, Register, Service};
@@ -237,6 +237,71 @@ fn who_leaves_or_is_frozen_decides_nothing() {
         let came = brain.observe(look * EVERY_US + answer.late_us, &observation, &predictor());
         assert!(!came.iter().any(|line| matches!(line, Line::Decision(_))), "{came:?}");
     }
+}
+
+/// Knows nothing of any service.
+struct Nothing;
+
+impl Predict for Nothing {
+    fn of<'a>(
+        &'a self,
+        _: &crate::observed::Observation,
+        _: &'a Service,
+    ) -> Option<Box<dyn super::predict::Known + 'a>> {
+        None
+    }
+}
+
+/// Groups of 32 take a third less of a core, and nothing else changes what a request takes. Where it ends, and how often it was moved.
+fn sized(options: &Options, looks: u64) -> (super::choice::Choice, usize) {
+    let mut brain: Brain<Option<Planted>> = Brain::with_bugs(options.clone(), &[], None);
+    let mut one = service("cache", Kind::Kv);
+    one.rate = Figure(1e4);
+    one.p50_ns = Some(Figure(5e4));
+    one.p99_ns = Some(Figure(1e5));
+    let mut moves = 0;
+    for look in 1..=looks {
+        let now_us = look * EVERY_US;
+        let group = one.registers.iter().find(|of| of.name == "engine.group").expect("its own").number;
+        let cores = if group == 32 { 0.4 } else { 0.6 };
+        one.cores.insert(crate::observed::Location::Edge, Figure(cores));
+        let observation = crate::observed::Observation {
+            sequence: look,
+            at_us: now_us,
+            span_us: EVERY_US,
+            cores: Figure(4.0),
+            cores_used: Figure(cores),
+            others: Figure(0.0),
+            busy: BTreeMap::new(),
+            services: vec![one.clone()],
+        };
+        for line in brain.observe(now_us, &observation, &Nothing) {
+            let Line::Decision(decision) = line else { continue };
+            moves += 1;
+            for setting in &decision.settings {
+                let register = one.registers.iter_mut().find(|of| of.name == setting.register);
+                let register = register.expect("its own");
+                register.number = register.number_of(&setting.value).expect("it takes it");
+            }
+            brain.told(now_us, decision.number, None);
+        }
+    }
+    (super::choice::Choice::present(&one), moves)
+}
+
+#[test]
+fn sizes_are_tried_while_the_load_is_steady_and_the_better_one_stays() {
+    let options = options(Policy::Model);
+    // Not before the load has been the same for a while.
+    assert_eq!(sized(&options, 15).1, 0);
+    let (choice, moves) = sized(&options, 2000);
+    assert_eq!((choice.value("engine.group"), choice.value("engine.form")), ("32", "staged"), "{choice}");
+    // What is no better is tried less and less often.
+    let (_, more) = sized(&options, 4000);
+    assert!(moves > 4 && more - moves < moves, "{moves} and {more}");
+    assert_eq!(sized(&Options { explores: false, ..options.clone() }, 2000).1, 0);
+    let near = Options { p99_max_ns: Some(1.1e5), ..options };
+    assert_eq!(sized(&near, 2000).1, 0, "nothing is tried near the limit");
 }
 
 #[test]
