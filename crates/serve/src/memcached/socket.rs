@@ -27,6 +27,7 @@ pub(crate) struct Socket {
 }
 
 /// What is between a socket and the protocol.
+#[expect(clippy::large_enum_variant, reason = "it is boxed, and TLS wherever a server runs")]
 enum Layer {
     Tls(Tls),
     /// The socket is only a name.

@@ -195,7 +195,7 @@ fn value(id: u64, wanted: &Wanted) -> Vec<u8> {
     match wanted.verb {
         Verb::Incr => (1 + wanted.size % 1000).to_string().into_bytes(),
         // Every third value is a number.
-        Verb::Set | Verb::Add if wanted.size % 3 == 0 => (id * 1_000_000).to_string().into_bytes(),
+        Verb::Set | Verb::Add if wanted.size.is_multiple_of(3) => (id * 1_000_000).to_string().into_bytes(),
         _ => {
             let mut value = format!("<{id}>").into_bytes();
             value.resize(value.len().max(wanted.size as usize), b'.');

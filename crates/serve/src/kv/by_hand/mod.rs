@@ -62,6 +62,9 @@ impl Core for Told {
     }
 }
 
+/// A register of a service is to become this.
+type Order = (Arc<Shared<Told>>, Id, u64);
+
 /// What edges share with each other, and with who drives them.
 struct Stage<B: Bugs<Planted> + 'static> {
     time: Arc<AtomicU64>,
@@ -71,8 +74,8 @@ struct Stage<B: Bugs<Planted> + 'static> {
     coming: RefCell<HashMap<RawFd, Peer>>,
     cores: Vec<(Arc<EngineCore<Told>>, RefCell<Members>)>,
     edges: RefCell<Vec<Rc<Actor<B>>>>,
-    /// What operators ordered and no thread has seen yet: of which service, which register.
-    orders: RefCell<VecDeque<(Arc<Shared<Told>>, Id, u64)>>,
+    /// What operators ordered and no thread has seen yet.
+    orders: RefCell<VecDeque<Order>>,
     waits: Cell<u32>,
 }
 

@@ -81,6 +81,9 @@ pub fn assemble(
 /// Homes, log and chains of a service, where it has any.
 type Behind = (Option<AtHome>, Option<Arc<Post>>, Option<EachChain>);
 
+/// As [`Assembled`], before anybody else has the shared part.
+type Wired<C> = (Shared<C>, Vec<(EdgePort<Kv>, Link)>, Hasher64);
+
 /// A service on `core`, whatever tells that the time, and the ports of its edges.
 fn wire<C: Core>(
     config: &Config,
@@ -89,7 +92,7 @@ fn wire<C: Core>(
     inboxes: Vec<Arc<Inbox>>,
     core: &Arc<EngineCore<C>>,
     behind: Behind,
-) -> Result<(Shared<C>, Vec<(EdgePort<Kv>, Link)>, Hasher64), StartError> {
+) -> Result<Wired<C>, StartError> {
     let registers = config.registers.clone();
     let hasher = *kv.commands().store.hasher();
     let entries = registers.size(Id::RingEntries).next_power_of_two();
