@@ -6,8 +6,8 @@
 //! * The search goes along one constant at a time, by steps on a grid that halve; it is bounded, needs no derivative, and is the same in every run. What rows
 //!   say with numbers moved is interpolated ([`super::response`]).
 //!
-//! Two fits: [`Fitting::again`] from where constants are, which stay where nothing is gained, so that after a second one, whose interpolation is nearer, they stay; and that of
-//! [`super::validate`], which forgets where they are.
+//! Two fits: [`Fitting::again`] from where constants are, which stay where nothing is gained, so that after a second one, whose interpolation is nearer,
+//! they stay; and that of [`super::validate`], which forgets where they are.
 
 use super::published::{Claim, Place, Published, Results, Standing};
 use super::response::{GRID, Parameter, Response, places};

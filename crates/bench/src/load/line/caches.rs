@@ -259,6 +259,7 @@ mod tests {
         assert!(plan("--multiget 2").contains("multi-gets") && plan("-w e").contains("multi-gets"));
         assert!(plan("--check strict -P 2").contains("overtake"));
         assert!(plan("-P 1000").contains("coherence.operations") && plan("--value 70000").contains("65056"));
+        drop(folder);
         let gone = args(&format!("bench inc:{}", file.display()));
         let gone = execute(&gone, Arc::new(AtomicBool::new(false)));
         assert!(matches!(gone, Err(LoadError::Plan(text)) if text.contains("millrace inc topology")));

@@ -4,8 +4,8 @@
 //! expected. One that is better as expected is tried: within a third of the budget, and only while the limit is not near.
 //! What is required is the hysteresis, the cost of a move over the time that it stays, and how far the figures stray by themselves.
 //!
-//! Sizes and other values of which the model says nothing (batches, pauses, groups, forms, balancers) are tried as well, one after the other, while nothing else is to be
-//! done and a service has had the same load for [`SIZE_AFTER_FACTOR`] times as long as what was no better is not tried again.
+//! Sizes and other values of which the model says nothing (batches, pauses, groups, forms, balancers) are tried as well, one after the other, while nothing
+//! else is to be done and a service has had the same load for [`SIZE_AFTER_FACTOR`] times as long as what was no better is not tried again.
 //!
 //! `greedy`: the fastest choice whose capacity is not full of what comes; else the one with the most. Wei et al., OSDI 2023, §4.2.
 //! `fixed`: where the operator says, at once.

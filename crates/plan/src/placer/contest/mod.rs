@@ -114,7 +114,7 @@ pub struct Contest {
     #[arg(short, long, value_name = "PLATFORM", default_value = "this-host")]
     platform: String,
 
-    /// A folder, which is there, for the log of each policy that moves; with --on of each machine. millrace place --replay plays one again
+    /// A folder for the log of each policy that moves; with --on of each machine. millrace place --replay plays one again
     #[arg(long, value_name = "DIR")]
     logs: Option<PathBuf>,
 
@@ -221,6 +221,10 @@ impl Contest {
     /// # Errors
     /// It could not run, or requests were lost.
     pub fn run(&self) -> Result<(), Box<dyn Error>> {
+        if let Some(folder) = &self.logs {
+            std::fs::create_dir_all(folder)
+                .map_err(|error| format!("--logs {}: {error}", folder.display()))?;
+        }
         if !self.on.is_empty() {
             return self.tell(&modelled::run(self)?);
         }

@@ -15,6 +15,7 @@ export class Tuner {
     this.say = say;
     this.rows = new Map();
     this.done = [];
+    this.sets = 0;
     this.token = sessionStorage.getItem("millrace token") ?? "";
     parts.token.value = this.token;
     parts.form.addEventListener("submit", (event) => {
@@ -28,9 +29,12 @@ export class Tuner {
   }
 
   async load() {
+    const { sets } = this;
     const answer = await fetch("/registers");
     if (!answer.ok) return;
     const list = await answer.json();
+    // What was asked before something was set here says how it was: the next says how it is.
+    if (sets !== this.sets) return;
     const isNew = list.length !== this.rows.size || list.some((row) => !this.rows.has(row.name));
     if (isNew) {
       this.rows = new Map(list.map((row) => [row.name, { row }]));
@@ -58,6 +62,7 @@ export class Tuner {
     const said = (await answer?.text()) ?? "the server does not answer";
     this.parts.problem.textContent = answer?.ok ? "" : `${name} was not set to ${text}: ${said.trim()}`;
     if (answer?.ok) {
+      this.sets += 1;
       const row = JSON.parse(said);
       if (isUndo) this.done = this.done.filter((change) => change !== isUndo);
       else this.done.unshift({ name, before, after: row.value });

@@ -147,18 +147,18 @@ fn a_load_that_a_place_serves_is_not_split() {
 /// What was decided on a machine of the model is decided again by its log, with numbers that are off as well.
 #[test]
 fn a_log_of_it_is_played_again() {
-    let folder = std::env::temp_dir().join(format!("millrace-contest-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).expect("a folder");
-    let shown = folder.display().to_string();
+    let folder = tempfile::TempDir::with_prefix("millrace-").expect("a folder");
+    let shown = folder.path().display().to_string();
     let stage = stage("bluefield2-ib", &["--load", "2", "--logs", &shown]).expect("it plays");
     for (name, file) in [("model", "model"), ("model, numbers off", "model-off"), ("greedy", "greedy")] {
         let figures = stage.play(&player(&stage, name), NoBugs).expect("it plays");
         let moves: u32 = figures.iter().map(|of| of.moves).sum();
-        let text = std::fs::read_to_string(folder.join(format!("bluefield2-ib-{file}.log"))).expect("a log");
+        let text =
+            std::fs::read_to_string(folder.path().join(format!("bluefield2-ib-{file}.log"))).expect("a log");
         let again = crate::placer::log::replay(&text).unwrap_or_else(|why| panic!("{name}: {why}"));
         assert_eq!((again.decisions, again.observations > 10), (u64::from(moves), true), "{name}");
     }
-    std::fs::remove_dir_all(&folder).expect("it is ours");
+    drop(folder);
     let gone = stage.play(&player(&stage, "model"), NoBugs).expect_err("there is no folder");
     assert!(gone.contains("bluefield2-ib-model.log"), "{gone}");
 }
