@@ -12,7 +12,7 @@
 //! does not have is no row of it.
 //!
 //! **Two places.** A service that has `place.other` and `place.share` may have a share of its requests at another place than the rest. Considered are where
-//! it is together with each other place, with the shares that the predictor thinks best, in steps of [`SHARE_STEP`]. A share of nothing is one place: then
+//! it is together with each other place, with the shares that the predictor thinks best, in steps of 5 %. A share of nothing is one place: then
 //! `place.other` is not part of the choice.
 //!
 //! A box shows its registers and lets
