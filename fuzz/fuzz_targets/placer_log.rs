@@ -30,6 +30,7 @@ mod placer {
     mod budget;
     pub mod choice;
     mod correct;
+    mod of_model;
     pub mod log;
     pub mod options;
     pub mod planted;
