@@ -30,8 +30,8 @@
 //! ```
 //!
 //! *calibration*: a constant is fitted on it, and its error says nothing; *prediction*: nothing was; *restates*: it repeats an input or another result, and
-//! counts for nothing. [`super::fit`] fits constants again, all at once. A prediction that is a range and is looked at in one place says why (`why`) there is no
-//! other.
+//! counts for nothing. [`super::fit`] fits constants again, all at once. A prediction that is a range and is looked at in one place says why (`why`) there
+//! is no other.
 
 use serde::Deserialize;
 use std::fmt;
