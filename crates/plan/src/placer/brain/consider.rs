@@ -325,9 +325,7 @@ impl<B: Bugs<Planted>> Brain<B> {
             decision: self.decisions,
             from: from.clone(),
             to: to.clone(),
-            is_try,
-            // Where the operator or the guideline says so, it is not gone back.
-            is_back: matches!(reason, Reason::Fixed | Reason::Greedy),
+            reason,
             expected,
             before,
             load: Load::of(service),

@@ -5,7 +5,6 @@
 //! choice that is no better is not worth what is not known of it; a size by all of it, for of that nothing was expected. Who stays at a size does not try the
 //! one before again for a while. What is much worse at once is judged at once. What changed its load meanwhile says nothing.
 
-use super::super::choice::sizes;
 use super::super::log::{Decision, Evaluation, Line, Reason, Verdict};
 use super::super::planted::Planted;
 use super::super::verdict::{Measured, gained};
@@ -32,21 +31,20 @@ impl<B: Bugs<Planted>> Brain<B> {
         let (came, span_us) = running.sum.expect("added just now");
         let is_other = running.load.differs(&Load::of(service), false);
         let so_far = gained(&came, &running.before, self.options.p99_max_ns);
-        let is_plain = !running.is_back && so_far < -MUCH_WORSE * self.options.hysteresis;
+        let is_plain = !running.is_final() && so_far < -MUCH_WORSE * self.options.hysteresis;
         if span_us < judge_us && !is_other && !is_plain {
             return Vec::new();
         }
         let (name, running) = self.running.take().expect("it is there");
         let gain = so_far;
         let half = self.options.hysteresis / 2.0;
-        let is_size = sizes(service).contains(&running.from);
-        let least = match (running.is_try, is_size) {
-            (true, true) => self.options.hysteresis,
-            (true, false) => half,
-            (false, _) => -half,
+        let least = match running.reason {
+            Reason::Size => self.options.hysteresis,
+            Reason::Try => half,
+            Reason::Better | Reason::Back | Reason::Greedy | Reason::Fixed => -half,
         };
         let is_worse = gain < least;
-        let verdict = match (is_other, is_worse && !running.is_back) {
+        let verdict = match (is_other, is_worse && !running.is_final()) {
             (true, _) => Verdict::Void,
             (false, true) => Verdict::Back,
             (false, false) => Verdict::Kept,
@@ -68,7 +66,7 @@ impl<B: Bugs<Planted>> Brain<B> {
             gain,
             verdict,
         }))];
-        if verdict == Verdict::Kept && running.is_try && is_size {
+        if verdict == Verdict::Kept && running.reason == Reason::Size {
             self.bar(&name, &running.from, now_us);
         }
         if verdict == Verdict::Back {
@@ -117,8 +115,7 @@ impl<B: Bugs<Planted>> Brain<B> {
             decision: self.decisions,
             from: moved.to.clone(),
             to: moved.from.clone(),
-            is_try: false,
-            is_back: true,
+            reason: Reason::Back,
             expected: None,
             before: came,
             load: Load::of(service),

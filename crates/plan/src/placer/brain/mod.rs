@@ -29,7 +29,7 @@ mod judge;
 use super::budget::Budget;
 use super::choice::Choice;
 use super::correct::Corrections;
-use super::log::{Decision, Line};
+use super::log::{Decision, Line, Reason};
 use super::options::{Options, Policy};
 use super::planted::Planted;
 use super::predict::{Known, Predict, Prediction};
@@ -107,8 +107,7 @@ struct Running {
     decision: u64,
     from: Choice,
     to: Choice,
-    is_try: bool,
-    is_back: bool,
+    reason: Reason,
     expected: Option<Prediction>,
     before: Measured,
     load: Load,
@@ -116,6 +115,13 @@ struct Running {
     set_us: Option<u64>,
     /// What came since it settled, and over how long.
     sum: Option<(Measured, u64)>,
+}
+
+impl Running {
+    /// Whether it is stayed at whatever comes: where it came from, or where the operator or the guideline says.
+    fn is_final(&self) -> bool {
+        matches!(self.reason, Reason::Back | Reason::Fixed | Reason::Greedy)
+    }
 }
 
 /// What is known of a service.

@@ -252,18 +252,21 @@ impl Predict for Nothing {
     }
 }
 
-/// Groups of 32 take a third less of a core, and nothing else changes what a request takes. Where it ends, and how often it was moved.
-fn sized(options: &Options, looks: u64) -> (super::choice::Choice, usize) {
+/// Groups of 32 take `less` of a core than others, and nothing else changes what a request takes. Where it ends from groups of `group`, and how often it was
+/// moved.
+fn sized(options: &Options, looks: u64, (group, less): (u64, f64)) -> (super::choice::Choice, usize) {
     let mut brain: Brain<Option<Planted>> = Brain::with_bugs(options.clone(), &[], None);
     let mut one = service("cache", Kind::Kv);
     one.rate = Figure(1e4);
     one.p50_ns = Some(Figure(5e4));
     one.p99_ns = Some(Figure(1e5));
     let mut moves = 0;
+    let begin = one.registers.iter_mut().find(|of| of.name == "engine.group").expect("its own");
+    begin.number = group;
     for look in 1..=looks {
         let now_us = look * EVERY_US;
         let group = one.registers.iter().find(|of| of.name == "engine.group").expect("its own").number;
-        let cores = if group == 32 { 0.4 } else { 0.6 };
+        let cores = if group == 32 { 0.6 * (1.0 - less) } else { 0.6 };
         one.cores.insert(crate::observed::Location::Edge, Figure(cores));
         let observation = crate::observed::Observation {
             sequence: look,
@@ -293,15 +296,18 @@ fn sized(options: &Options, looks: u64) -> (super::choice::Choice, usize) {
 fn sizes_are_tried_while_the_load_is_steady_and_the_better_one_stays() {
     let options = options(Policy::Model);
     // Not before the load has been the same for a while.
-    assert_eq!(sized(&options, 15).1, 0);
-    let (choice, moves) = sized(&options, 2000);
+    assert_eq!(sized(&options, 15, (16, 0.3)).1, 0);
+    let (choice, moves) = sized(&options, 2000, (16, 0.3));
     assert_eq!((choice.value("engine.group"), choice.value("engine.form")), ("32", "staged"), "{choice}");
     // What is no better is tried less and less often.
-    let (_, more) = sized(&options, 4000);
+    let (_, more) = sized(&options, 4000, (16, 0.3));
     assert!(moves > 4 && more - moves < moves, "{moves} and {more}");
-    assert_eq!(sized(&Options { explores: false, ..options.clone() }, 2000).1, 0);
+    // It must be worth the whole hysteresis, also from a size that the placer would not choose itself.
+    let (choice, _) = sized(&options, 2000, (20, 0.07));
+    assert_eq!(choice.value("engine.group"), "20", "{choice}");
+    assert_eq!(sized(&Options { explores: false, ..options.clone() }, 2000, (16, 0.3)).1, 0);
     let near = Options { p99_max_ns: Some(1.1e5), ..options };
-    assert_eq!(sized(&near, 2000).1, 0, "nothing is tried near the limit");
+    assert_eq!(sized(&near, 2000, (16, 0.3)).1, 0, "nothing is tried near the limit");
 }
 
 #[test]
