@@ -170,7 +170,6 @@ impl<'a> Fitting<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::response::{Based, Job, jobs, logarithms};
     use crate::experiment::toy;
     use crate::platform::Platforms;
     use crate::random::exp;
@@ -183,18 +182,9 @@ mod tests {
         let latency = parameters.iter().position(|of| of.is_free()).expect("there is one");
         let platforms =
             platforms.with_values([(&parameters[latency].place, begins_at)]).expect("it is there");
-        let parameters = Parameter::all(&System::of_toys(), &platforms).expect("its file is right");
         let results = toy::RESULTS.replace("0.25", &published.to_string());
         let results = Results::parse(&results, "toy.toml").expect("it is right");
-        let based = [Based::run(toy::EXPERIMENT, &platforms, 1, (1000, 1)).expect("it is complete")];
-        let places = places(&results);
-        let run = |job: &Job| {
-            let of = &parameters[job.parameter];
-            let rows = based[0].at(&platforms, &[(of.place.clone(), of.value(job.position))]);
-            (*job, logarithms(&places, &rows.expect("it is complete")))
-        };
-        let moved: Vec<_> = jobs(&based, &parameters, true).iter().map(run).collect();
-        let response = Response::of(&parameters, logarithms(&places, &based[0].rows), &moved);
+        let (parameters, response) = toy::answers(&platforms, &results, true);
         let fitting = Fitting::new(&results, &parameters, &response);
         let positions = fitting.again();
         // What is not free stays.

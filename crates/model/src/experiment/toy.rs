@@ -1,7 +1,10 @@
 //! A machine that one can work out in the head, for tests of what runs experiments.
 
+use super::published::Results;
+use super::response::{Based, Job, Parameter, Response, jobs, logarithms, places};
 use super::{Experiment, Rows};
 use crate::platform::{LoadError, Platform, Platforms};
+use crate::system::System;
 
 /// Its file: a number that is fitted, one that is not, one that nobody reads.
 pub(crate) const PLATFORM: &str = r#"
@@ -32,6 +35,25 @@ pub(crate) const EXPERIMENT: Experiment = Experiment { id: "X1", title: "a toy",
 
 pub(crate) fn platform() -> Platform {
     Platform::parse(PLATFORM, "toy.toml").expect("it is right")
+}
+
+/// How its rows at the places that results name answer to its numbers, and the numbers.
+pub(crate) fn answers(
+    platforms: &Platforms,
+    results: &Results,
+    free_only: bool,
+) -> (Vec<Parameter>, Response) {
+    let parameters = Parameter::all(&System::of_toys(), platforms).expect("its file is right");
+    let based = [Based::run(EXPERIMENT, platforms, 1, (1000, 1)).expect("it is complete")];
+    let places = places(results);
+    let run = |job: &Job| {
+        let of = &parameters[job.parameter];
+        let rows = based[0].at(platforms, &[(of.place.clone(), of.value(job.position))]);
+        (*job, logarithms(&places, &rows.expect("it is complete")))
+    };
+    let moved: Vec<_> = jobs(&based, &parameters, free_only).iter().map(run).collect();
+    let response = Response::of(&parameters, logarithms(&places, &based[0].rows), &moved);
+    (parameters, response)
 }
 
 fn run(platforms: &Platforms, seed: u64) -> Result<Rows, LoadError> {

@@ -149,10 +149,8 @@ fn normal(prng: &mut Prng) -> f64 {
 mod tests {
     use super::*;
     use crate::experiment::published::Results;
-    use crate::experiment::response::{Based, Parameter, Response, jobs, logarithms, places};
     use crate::experiment::toy;
     use crate::platform::Platforms;
-    use crate::system::System;
 
     const SECOND: &str = r#"
 [[result]]
@@ -177,16 +175,7 @@ why = "a toy"
     fn a_constant_that_nothing_tells_is_worth_its_range() {
         let platforms = Platforms::shipped().with(toy::platform());
         let results = Results::parse(&(toy::RESULTS.to_string() + SECOND), "toy.toml").expect("it is right");
-        let parameters = Parameter::all(&System::of_toys(), &platforms).expect("its file is right");
-        let based = [Based::run(toy::EXPERIMENT, &platforms, 1, (1000, 1)).expect("it is complete")];
-        let places = places(&results);
-        let run = |job: &crate::experiment::response::Job| {
-            let parameter = &parameters[job.parameter];
-            let rows = based[0].at(&platforms, &[(parameter.place.clone(), parameter.value(job.position))]);
-            (*job, logarithms(&places, &rows.expect("it is complete")))
-        };
-        let moved: Vec<_> = jobs(&based, &parameters, false).iter().map(run).collect();
-        let response = Response::of(&parameters, logarithms(&places, &based[0].rows), &moved);
+        let (parameters, response) = toy::answers(&platforms, &results, false);
         let validation = Fitting::new(&results, &parameters, &response);
         assert_eq!(folds(validation.results(), Out::Figure), [vec![0], vec![1, 2]]);
         assert_eq!(folds(validation.results(), Out::System), [vec![0, 1, 2]]);
