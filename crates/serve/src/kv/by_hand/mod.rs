@@ -12,7 +12,7 @@
 //! What is not here: the thread that accepts, sleeping and waking up (whoever would sleep is asked again), TLS, datagrams, shared memory, and two threads
 //! within one step of each other, which loom looks at (`ring`).
 //!
-//! Bounds: within a step, [`MOST_WAITS`] looks at what an edge waits for; more is a wait without an end, and panics.
+//! Bounds: within a step, `WAITS_MAX` looks at what an edge waits for; more is a wait without an end, and panics.
 
 mod pipe;
 
@@ -46,8 +46,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// See the head of the file.
-pub const MOST_WAITS: u32 = 200_000;
+/// Looks within a step at what an edge waits for.
+const WAITS_MAX: u32 = 200_000;
 
 /// One in so many looks for the engine finds that somebody else has it.
 const ENGINE_IS_TAKEN: u64 = 4;
@@ -144,7 +144,7 @@ impl<B: Bugs<Planted> + 'static> Stage<B> {
     /// Somebody else goes on while an edge waits.
     fn others(&self) {
         self.waits.set(self.waits.get() + 1);
-        assert!(self.waits.get() < MOST_WAITS, "an edge waits for what does not come");
+        assert!(self.waits.get() < WAITS_MAX, "an edge waits for what does not come");
         let edges = self.edges.borrow().clone();
         let count = self.cores.len() + edges.len() + 1;
         match self.draw(count as u64) as usize {
