@@ -3,8 +3,9 @@
 use base::Clock;
 use base::Nanos;
 use bench::probe::timing::samples_of;
-use fabric::channel::{CallOptions, Channel, Options};
-use fabric::link::{LinkOptions, memory};
+use fabric::channel::{CallOptions, Channel, Event, Options};
+use fabric::connection::ConnectError;
+use fabric::link::{Link, LinkOptions, memory};
 use fabric::server::{self, Server};
 use fabric::service::{Incoming, MethodDescriptor, Service, ServiceDescriptor};
 use fabric::status::Status;
@@ -62,31 +63,49 @@ pub fn code(span: Nanos) -> Result<Vec<f64>, Box<dyn Error>> {
     let mut server = Server::new(server::Options::default()).service(EchoServer::new(Demo::new()));
     let (ours, theirs) = memory::pair(&LinkOptions::default())?;
     server.accept(theirs, clock.now());
-    let connecting = thread::spawn(move || Channel::over(ours, &Options::default()));
+    let mut serve = || _ = server.poll(clock.now());
+    let mut channel = connected(ours, &mut serve)?;
+    let client = EchoClient::new(&channel)?;
+    let options = CallOptions::default();
+    let start = |channel: &mut Channel, user| {
+        let _ = client.say_async(channel, &options, user, |request| request.set_text(TEXT));
+    };
+    let is_right = |event: &mut Event<'_>| event.message::<serve::rpc::demo::proto::demo::SayReply>().is_ok();
+    Ok(by_hand(span, &mut channel, serve, start, is_right))
+}
+
+/// A client at this end of a link, whose other end's server `serve` drives.
+///
+/// # Errors
+/// It gives no channel.
+pub fn connected(link: Box<dyn Link>, mut serve: impl FnMut()) -> Result<Channel, ConnectError> {
+    let connecting = thread::spawn(move || Channel::over(link, &Options::default()));
     while !connecting.is_finished() {
-        server.poll(clock.now());
+        serve();
         // The other thread may have this core alone to run on.
         thread::yield_now();
     }
-    let mut channel = connecting.join().expect("connecting does not panic")?;
-    let client = EchoClient::new(&channel)?;
-    let options = CallOptions::default();
+    connecting.join().expect("connecting does not panic")
+}
+
+/// Nanoseconds of a call that `start` starts, of [`WINDOW`] under way, both ends on this core.
+pub fn by_hand(
+    span: Nanos,
+    channel: &mut Channel,
+    mut serve: impl FnMut(),
+    mut start: impl FnMut(&mut Channel, u64),
+    mut is_right: impl FnMut(&mut Event<'_>) -> bool,
+) -> Vec<f64> {
     let samples = samples_of(span, || {
-        for user in 0..WINDOW {
-            let _ = client.say_async(&mut channel, &options, user, |request| request.set_text(TEXT));
-        }
+        (0..WINDOW).for_each(|user| start(channel, user));
         channel.flush();
-        let (mut served, mut taken) = (0, 0);
-        while served < WINDOW as usize {
-            served += server.poll(clock.now());
-        }
+        let mut taken = 0;
         while taken < WINDOW as usize {
-            taken += channel.poll(WINDOW as usize, |mut event| {
-                black_box(event.message::<serve::rpc::demo::proto::demo::SayReply>().is_ok());
-            });
+            serve();
+            taken += channel.poll(WINDOW as usize, |mut event| _ = black_box(is_right(&mut event)));
         }
     });
-    Ok(samples.into_iter().map(|nanos| nanos / WINDOW as f64).collect())
+    samples.into_iter().map(|nanos| nanos / WINDOW as f64).collect()
 }
 
 /// Gigahertz of this core: a step of [`work`] is a multiplication of three cycles and an addition of one.

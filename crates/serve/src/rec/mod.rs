@@ -22,6 +22,7 @@
 //! | `inference`, `batch` | the engine's service; what is computed together |
 //! | `shelf` | the models, and their replacement while requests go on |
 //! | `source`, `repository`, `synthetic` | where they come from |
+//! | `by_hand` | a server without threads |
 //! | `held`, `counters`, `busy`, `refusal` | bounds, figures, processor time, errors |
 //! | `traced` | requests that leave spans |
 //! | `registers` | what can be tuned |
@@ -31,6 +32,7 @@
 
 mod batch;
 mod busy;
+mod by_hand;
 mod command;
 mod counters;
 mod edge;
@@ -59,6 +61,7 @@ pub mod proto {
     include!("../../proto/recommend.rs");
 }
 
+pub use by_hand::ByHand;
 pub use command::{Rec, Serve};
 pub use counters::{Counted, Counters, Stages};
 pub use refusal::Refusal;

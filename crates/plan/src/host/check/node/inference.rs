@@ -1,21 +1,24 @@
-//! A recommendation model, whose requests are read at each place and computed on the engine core. What reading one and computing it take is timed by itself on
-//! one thread, and the model puts them together with threads, rings and sockets.
+//! A recommendation model, whose requests are read at each place and computed on the engine core. What reading one takes, and what all of the service's code
+//! takes of a request, is timed by itself on one thread (a server by hand, so many calls in a row), and the model puts them together with threads, rings
+//! and sockets.
 
 use super::calls::{Channels, addresses, place};
 use super::{Driven, Service};
-use base::{Nanos, Picos};
+use crate::host::calls::{self, by_hand, connected};
+use base::{Clock, Nanos, Picos};
 use bench::probe::timing::samples_of;
 use codec::encode::Encoder;
 use codec::memory::{Arena, OutOfMemory};
 use codec::typed::{Message, MessageView};
+use fabric::channel::{CallOptions, Channel, Event, What};
+use fabric::link::{LinkOptions, memory};
 use model::system::host::{Handler, Link, Node};
 use model::workload::Class;
-use rec::request::Served;
-use rec::{Bags, Batch, RowFormat, Scratch, Tuning};
+use rec::RowFormat;
 use serve::rec::preprocess::{self, Reader};
 use serve::rec::proto::millrace::InferRequest;
 use serve::rec::registers::Registers;
-use serve::rec::{Plan, Server, Synthetic};
+use serve::rec::{ByHand, Plan, Server, Synthetic};
 use std::error::Error;
 use std::sync::Arc;
 
@@ -33,17 +36,67 @@ pub(super) struct Inference {
     server: Server,
     registers: Arc<Registers>,
     request: Vec<u8>,
-    /// Reading a request, and computing it, as last timed.
-    takes: [Picos; 2],
-    memory: Memory,
+    by_hand: Hand,
+    /// As last timed.
+    takes: Takes,
 }
 
-/// What timing uses again.
-#[derive(Default)]
-struct Memory {
+/// What a request takes in code.
+#[derive(Clone, Copy, Default)]
+struct Takes {
+    /// Reading it.
+    read: Picos,
+    /// All that is not a call's own, where it is read by the edge, …
+    at_edge: Picos,
+    /// … and where it is read on the engine core.
+    at_engine: Picos,
+}
+
+/// A server that is driven by hand, and its client.
+struct Hand {
+    channel: Channel,
+    server: ByHand,
+    registers: Arc<Registers>,
     reader: Reader,
-    scratch: Scratch,
-    scores: Vec<f32>,
+}
+
+impl Hand {
+    fn new() -> Result<Hand, Box<dyn Error>> {
+        let registers = registers()?;
+        let mut server = ByHand::new(Box::new(|| small().model()), &registers)?;
+        let (ours, theirs) = memory::pair(&LinkOptions::default())?;
+        server.accept(theirs);
+        let channel = connected(ours, || server.turn(Clock::shared().now()))?;
+        Ok(Hand { channel, server, registers, reader: Reader::default() })
+    }
+
+    /// A request that is read at this place, beside what a call is anyway.
+    fn beside_call(&mut self, place: &str, request: &[u8], span: Nanos) -> Result<Picos, Box<dyn Error>> {
+        self.registers.set_live("place.rec.preprocess", place)?;
+        let Hand { channel, server, .. } = self;
+        let method = channel.method(INFER).ok_or("the server has no such method")?;
+        let (clock, options) = (Clock::shared(), CallOptions::default());
+        let serve = || server.turn(clock.now());
+        let start = |channel: &mut Channel, user| _ = channel.start(method, &options, user, request);
+        let is_right = |event: &mut Event<'_>| matches!(event.what, What::Reply(_));
+        let all = median(&by_hand(span, channel, serve, start, is_right));
+        Ok(all.since(median(&calls::code(span)?)))
+    }
+}
+
+fn median(nanos: &[f64]) -> Picos {
+    let median = base::spread::Spread::of_all(nanos).map_or(0.0, |spread| spread.median);
+    Picos((median * 1e3) as u64)
+}
+
+/// As the model has it: it knows no batches, and nobody looks before it sleeps.
+fn registers() -> Result<Arc<Registers>, Box<dyn Error>> {
+    let registers = Registers::default();
+    for (name, value) in [("rec.batch", "1"), ("wait.spin", "0"), ("wait.pause", "0"), ("wait.monitor", "0")]
+    {
+        registers.set(name, value)?;
+    }
+    Ok(Arc::new(registers))
 }
 
 /// Some twenty microseconds of a core.
@@ -84,13 +137,7 @@ fn request() -> Vec<u8> {
 impl Inference {
     /// On the processor of the thread that starts it.
     pub fn start() -> Result<Inference, Box<dyn Error>> {
-        let registers = Arc::new(Registers::default());
-        // The model knows no batches, and nobody looks before it sleeps.
-        for (name, value) in
-            [("rec.batch", "1"), ("wait.spin", "0"), ("wait.pause", "0"), ("wait.monitor", "0")]
-        {
-            registers.set(name, value)?;
-        }
+        let registers = registers()?;
         let server = Server::start(Plan {
             source: Box::new(|| small().model()),
             listen: addresses("rec")?.into(),
@@ -101,8 +148,8 @@ impl Inference {
             rights: None,
         })?;
         let channels = Channels::connect(server.addresses())?;
-        let (takes, memory) = ([Picos::ZERO; 2], Memory::default());
-        Ok(Inference { channels, server, registers, request: request(), takes, memory })
+        let (by_hand, takes) = (Hand::new()?, Takes::default());
+        Ok(Inference { channels, server, registers, request: request(), by_hand, takes })
     }
 
     /// A request as the model has it: a call.
@@ -117,31 +164,28 @@ impl Service for Inference {
     }
 
     fn probe(&mut self, span: Nanos) -> Result<(), Box<dyn Error>> {
-        let Inference { server, request, memory: Memory { reader, scratch, scores }, takes, .. } = self;
+        let Inference { server, request, by_hand, takes, .. } = self;
         let served = server.shelf().find("", None).map_err(|refusal| refusal.to_string())?;
-        let mut read = || preprocess::message(request, reader, |_| Ok(Arc::clone(&served)), 1, || ());
-        let queries = read().map_err(|refusal| refusal.to_string())?;
-        let parse = samples_of(span, || read().is_ok());
-        let model: &Served = &served;
-        let bags: Vec<Bags<'_>> = (0..model.tables()).map(|table| queries.bags(table)).collect();
-        let batch = Batch { len: queries.len(), dense: queries.dense(), bags: &bags };
-        let infer =
-            samples_of(span, || model.model().infer(&batch, Tuning::default(), scratch, scores).is_ok());
-        *takes = [parse, infer].map(|samples| {
-            let median = base::spread::Spread::of_all(&samples).map_or(0.0, |spread| spread.median);
-            Picos((median * 1e3) as u64)
-        });
+        let reader = &mut by_hand.reader;
+        let mut read = || preprocess::message(request, reader, |_| Ok(Arc::clone(&served)), 1, || ()).is_ok();
+        takes.read = median(&samples_of(span, || read()));
+        takes.at_edge = by_hand.beside_call("edge", request, span)?;
+        takes.at_engine = by_hand.beside_call("engine", request, span)?;
         Ok(())
     }
 
     fn stages(&self, _: &Node<'_>, _: &Class, handler: Handler) -> Vec<(Handler, Picos)> {
-        let [read, compute] = self.takes;
+        let Takes { read, at_edge, at_engine } = self.takes;
         match handler {
-            Handler::Edge => vec![(Handler::Edge, read), (Handler::Engine, compute)],
-            Handler::Engine => vec![(Handler::Engine, read.plus(compute))],
+            Handler::Edge => vec![(Handler::Edge, read), (Handler::Engine, at_edge.since(read))],
+            Handler::Engine => vec![(Handler::Engine, at_engine)],
             // Its task hands it over from the engine's core, and goes on there.
             Handler::HostThreads => {
-                vec![(Handler::Engine, Picos::ZERO), (handler, read), (Handler::Engine, compute)]
+                vec![
+                    (Handler::Engine, Picos::ZERO),
+                    (handler, read),
+                    (Handler::Engine, at_engine.since(read)),
+                ]
             }
         }
     }
