@@ -68,6 +68,8 @@ fn the_stubs_of_the_program_are_what_the_generator_writes() {
     );
     let shop = config("../prove/proto");
     committed("../prove/proto", "shop", shop, "../prove/proto/shop.proto");
+    let memory = config("../remote/proto");
+    committed("../remote/proto", "memory", memory, "../remote/proto/memory.proto");
 }
 
 #[test]

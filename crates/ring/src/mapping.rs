@@ -26,7 +26,18 @@ impl Mapping {
     /// # Errors
     /// The system's.
     pub fn shared(file: impl AsFd, len: usize) -> io::Result<Arc<Mapping>> {
-        let access = ProtFlags::READ | ProtFlags::WRITE;
+        Mapping::with(file, len, ProtFlags::READ | ProtFlags::WRITE)
+    }
+
+    /// The same, readable only.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(crate) fn shared_read_only(file: impl AsFd, len: usize) -> io::Result<Arc<Mapping>> {
+        Mapping::with(file, len, ProtFlags::READ)
+    }
+
+    fn with(file: impl AsFd, len: usize, access: ProtFlags) -> io::Result<Arc<Mapping>> {
         // SAFETY: a fresh mapping at an address of the kernel's choice aliases nothing in this process.
         let raw = unsafe { mmap(std::ptr::null_mut(), len, access, MapFlags::SHARED, file.as_fd(), 0)? };
         let start = NonNull::new(raw.cast()).expect("mmap never returns null");

@@ -37,7 +37,7 @@ mod secure;
 pub mod shm;
 mod stream;
 pub mod udp;
-mod unix_socket;
+pub mod unix_socket;
 
 pub use address::{Address, AddressError, Endpoint};
 pub use connect::{ConnectError, LinkOptions, Listener, connect, listen};

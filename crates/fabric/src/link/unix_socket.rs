@@ -21,7 +21,7 @@ const BACKLOG: i32 = 128;
 
 /// A listening socket and its file.
 #[derive(Debug)]
-pub(super) struct UnixSocket {
+pub struct UnixSocket {
     socket: OwnedFd,
     path: PathBuf,
     /// Device and inode: which file is ours.
@@ -33,7 +33,7 @@ impl UnixSocket {
     ///
     /// # Errors
     /// `AddrInUse` when a server answers there; else the system's.
-    pub(super) fn listen(path: &Path, permissions: u32) -> io::Result<UnixSocket> {
+    pub fn listen(path: &Path, permissions: u32) -> io::Result<UnixSocket> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
         // The file that bind makes inherits this, less the umask; a chmod afterwards would come too late.
@@ -53,7 +53,7 @@ impl UnixSocket {
     }
 
     /// The next client's socket, blocking, if there is one. A client that left while it waited is nobody.
-    pub(super) fn accept(&self) -> io::Result<Option<OwnedFd>> {
+    pub fn accept(&self) -> io::Result<Option<OwnedFd>> {
         match accept_with(&self.socket, SocketFlags::CLOEXEC) {
             Ok(socket) => Ok(Some(socket)),
             Err(Errno::AGAIN | Errno::CONNABORTED | Errno::INTR) => Ok(None),
@@ -63,7 +63,7 @@ impl UnixSocket {
 }
 
 /// The user whose process connected this socket, or listens at it.
-pub(super) fn peer_user(socket: &OwnedFd) -> Option<u32> {
+pub fn peer_user(socket: &OwnedFd) -> Option<u32> {
     rustix::net::sockopt::socket_peercred(socket).ok().map(|peer| peer.uid.as_raw())
 }
 
@@ -71,7 +71,7 @@ pub(super) fn peer_user(socket: &OwnedFd) -> Option<u32> {
 ///
 /// # Errors
 /// `WouldBlock` when there is none; else the system's.
-pub(super) fn dial(path: &Path, timeout: Duration) -> io::Result<UnixStream> {
+pub fn dial(path: &Path, timeout: Duration) -> io::Result<UnixStream> {
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(timeout))?;
     connect(&socket, &SocketAddrUnix::new(path)?)?;

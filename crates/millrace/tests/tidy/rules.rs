@@ -9,6 +9,7 @@ const ARROWS: &[(&str, &str)] = &[
     ("client-c", "client fabric"),
     ("serve", "client rec xdp fabric engine store codec ring protocol base"),
     ("client", "fabric codec ring protocol base"),
+    ("remote", "fabric codec ring base"),
     ("rec", "base"),
     ("model", "sim base"),
     ("xdp", "protocol base"),

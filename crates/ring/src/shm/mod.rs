@@ -1,3 +1,5 @@
+//! What processes share. [`region`]: memory that one lends and others read and write by themselves. The rest:
+//!
 //! A connection between two processes in one memory segment: two rings, an arena each way for what does not fit a slot, and the
 //! wake words. Messages are bytes of any length up to a stated limit. The rings are a pair ([`ShmClient`], [`ShmServer`]: requests, and
 //! one reply to each) or [`Lanes`] (messages either way, independent of each other).
@@ -27,8 +29,9 @@
 
 mod client;
 mod envelope;
-mod handover;
+pub mod handover;
 pub mod lanes;
+pub mod region;
 mod segment;
 mod server;
 mod wire;

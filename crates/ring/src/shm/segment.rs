@@ -15,7 +15,7 @@ const MAGIC: u64 = u64::from_le_bytes(*b"millring");
 const VERSION: u32 = 1;
 /// A segment of an attacker's choice must not exhaust the address space.
 const MAX_BYTES: usize = 64 << 30;
-const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
+pub(super) const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
 /// What the rings of a segment carry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
