@@ -19,7 +19,7 @@ static LENT: LazyLock<(Served, [Key; 2])> = LazyLock::new(|| {
         regions.lend(name, region, access).expect("a new name")
     };
     let keys = [lend("all", Access::ALL), lend("read", Access::READ)];
-    (Served(regions), keys)
+    (Served { regions, lender: None }, keys)
 });
 
 fuzz_target!(|data: &[u8]| {

@@ -61,8 +61,9 @@ fn own(folder: &str) -> Result<(), Box<dyn Error>> {
     }
     let _near =
         shm::Listener::start(&std::path::Path::new(folder).join("regions"), 0o600, Arc::clone(&regions))?;
-    let mut server =
-        Server::new(Options::default()).service(calls::service(Arc::clone(&regions))).service(Bring(regions));
+    let mut server = Server::new(Options::default())
+        .service(calls::service(Arc::clone(&regions), None))
+        .service(Bring(regions));
     for address in ["udp:127.0.0.1:0", "tcp:127.0.0.1:0"] {
         server = server.listen(&address.parse()?)?;
     }

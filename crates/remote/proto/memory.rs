@@ -12,7 +12,7 @@ pub fn types() -> &'static ::codec::schema::Types {
 pub const DESCRIPTORS: &[u8] = include_bytes!("memory.desc");
 
 /// Of the layout that the accessors rely on; compared with the table's when that is made.
-pub const LAYOUT_HASH: u64 = 0x6aa74c8c4401d027;
+pub const LAYOUT_HASH: u64 = 0x85f2f9af6e026d1d;
 
 /// Package `millrace`.
 #[allow(dead_code)]
@@ -106,7 +106,7 @@ pub mod millrace {
     pub struct RegionMut<'m, 'a>(::codec::object::Edit<'m, 'a>);
 
     ::codec::typed_message! {
-        Region, RegionView, RegionMut, class 1, size 48, super::types
+        Region, RegionView, RegionMut, class 1, size 56, super::types
     }
 
     impl<'a> RegionView<'a> {
@@ -125,7 +125,25 @@ pub mod millrace {
         /// It outlasts its owner's process.
         pub fn persistent(self) -> bool {
             // SAFETY: offset and kind are the table's.
-            unsafe { self.0.scalar::<u8>(40) != 0 }
+            unsafe { self.0.scalar::<u8>(52) != 0 }
+        }
+
+        /// How a card reaches it, if the owner has one.
+        pub fn card_key(self) -> u32 {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.scalar(48) }
+        }
+
+        /// True if `card_key` is there.
+        pub fn has_card_key(self) -> bool {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.has(3) }
+        }
+
+        /// `card_base`.
+        pub fn card_base(self) -> u64 {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.scalar(40) }
         }
     }
 
@@ -160,16 +178,181 @@ pub mod millrace {
 
         /// Sets `persistent`.
         pub fn set_persistent(&mut self, value: bool) {
-            let field = ::codec::object::Slot::new(2, 40);
+            let field = ::codec::object::Slot::new(2, 52);
             // SAFETY: offset and kind are the table's.
             unsafe { self.0.set(field, u8::from(value)) }
         }
 
         /// Makes `persistent` absent.
         pub fn clear_persistent(&mut self) {
-            let field = ::codec::object::Slot::new(2, 40);
+            let field = ::codec::object::Slot::new(2, 52);
             // SAFETY: offset and kind are the table's.
             unsafe { self.0.clear(field, 1) }
+        }
+
+        /// Sets `card_key`.
+        pub fn set_card_key(&mut self, value: u32) {
+            let field = ::codec::object::Slot::new(3, 48);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.set(field, value) }
+        }
+
+        /// Makes `card_key` absent.
+        pub fn clear_card_key(&mut self) {
+            let field = ::codec::object::Slot::new(3, 48);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.clear(field, 4) }
+        }
+
+        /// Sets `card_base`.
+        pub fn set_card_base(&mut self, value: u64) {
+            let field = ::codec::object::Slot::new(4, 40);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.set(field, value) }
+        }
+
+        /// Makes `card_base` absent.
+        pub fn clear_card_base(&mut self) {
+            let field = ::codec::object::Slot::new(4, 40);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.clear(field, 8) }
+        }
+    }
+
+    /// An end of a connection between cards.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Endpoint;
+
+    impl Endpoint {
+        /// The field `gid`, to be moved between the memories.
+        pub const GID: ::codec::place::FieldId = ::codec::typed::field(2, 3);
+    }
+
+    /// A finished [`Endpoint`].
+    #[derive(Clone, Copy)]
+    pub struct EndpointView<'a>(::codec::object::View<'a>);
+
+    /// A [`Endpoint`] being built.
+    pub struct EndpointMut<'m, 'a>(::codec::object::Edit<'m, 'a>);
+
+    ::codec::typed_message! {
+        Endpoint, EndpointView, EndpointMut, class 2, size 56, super::types
+    }
+
+    impl<'a> EndpointView<'a> {
+        /// Of its queue pair, and of its first packet.
+        pub fn number(self) -> u32 {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.scalar(40) }
+        }
+
+        /// `first`.
+        pub fn first(self) -> u32 {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.scalar(44) }
+        }
+
+        /// On InfiniBand.
+        pub fn lid(self) -> u32 {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.scalar(48) }
+        }
+
+        /// 16 bytes.
+        pub fn gid(self) -> &'a [u8] {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.bytes(24) }
+        }
+
+        /// True if `gid` is in accelerator memory.
+        pub fn gid_is_in_acc(self) -> bool {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.is_acc(24) }
+        }
+
+        /// Bytes of a packet, as the specification numbers them.
+        pub fn mtu(self) -> u32 {
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.scalar(52) }
+        }
+    }
+
+    impl<'a> EndpointMut<'_, 'a> {
+        /// Sets `number`.
+        pub fn set_number(&mut self, value: u32) {
+            let field = ::codec::object::Slot::new(0, 40);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.set(field, value) }
+        }
+
+        /// Makes `number` absent.
+        pub fn clear_number(&mut self) {
+            let field = ::codec::object::Slot::new(0, 40);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.clear(field, 4) }
+        }
+
+        /// Sets `first`.
+        pub fn set_first(&mut self, value: u32) {
+            let field = ::codec::object::Slot::new(1, 44);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.set(field, value) }
+        }
+
+        /// Makes `first` absent.
+        pub fn clear_first(&mut self) {
+            let field = ::codec::object::Slot::new(1, 44);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.clear(field, 4) }
+        }
+
+        /// Sets `lid`.
+        pub fn set_lid(&mut self, value: u32) {
+            let field = ::codec::object::Slot::new(2, 48);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.set(field, value) }
+        }
+
+        /// Makes `lid` absent.
+        pub fn clear_lid(&mut self) {
+            let field = ::codec::object::Slot::new(2, 48);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.clear(field, 4) }
+        }
+
+        /// Sets `gid` to a copy of `value`.
+        pub fn set_gid(&mut self, value: &[u8]) -> Result<(), ::codec::memory::OutOfMemory> {
+            let field = ::codec::object::Slot::new(3, 24);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.set_bytes(field, value) }
+        }
+
+        /// Sets `gid` to `value` itself.
+        pub fn lend_gid(&mut self, value: &'a [u8]) {
+            let field = ::codec::object::Slot::new(3, 24);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.lend_bytes(field, value) }
+        }
+
+        /// Makes `gid` absent.
+        pub fn clear_gid(&mut self) {
+            let field = ::codec::object::Slot::new(3, 24);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.clear(field, 16) }
+        }
+
+        /// Sets `mtu`.
+        pub fn set_mtu(&mut self, value: u32) {
+            let field = ::codec::object::Slot::new(4, 52);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.set(field, value) }
+        }
+
+        /// Makes `mtu` absent.
+        pub fn clear_mtu(&mut self) {
+            let field = ::codec::object::Slot::new(4, 52);
+            // SAFETY: offset and kind are the table's.
+            unsafe { self.0.clear(field, 4) }
         }
     }
 
@@ -179,7 +362,7 @@ pub mod millrace {
 
     impl Works {
         /// The field `records`, to be moved between the memories.
-        pub const RECORDS: ::codec::place::FieldId = ::codec::typed::field(2, 0);
+        pub const RECORDS: ::codec::place::FieldId = ::codec::typed::field(3, 0);
     }
 
     /// A finished [`Works`].
@@ -190,7 +373,7 @@ pub mod millrace {
     pub struct WorksMut<'m, 'a>(::codec::object::Edit<'m, 'a>);
 
     ::codec::typed_message! {
-        Works, WorksView, WorksMut, class 2, size 40, super::types
+        Works, WorksView, WorksMut, class 3, size 40, super::types
     }
 
     impl<'a> WorksView<'a> {
@@ -236,7 +419,7 @@ pub mod millrace {
 
     impl Results {
         /// The field `records`, to be moved between the memories.
-        pub const RECORDS: ::codec::place::FieldId = ::codec::typed::field(3, 0);
+        pub const RECORDS: ::codec::place::FieldId = ::codec::typed::field(4, 0);
     }
 
     /// A finished [`Results`].
@@ -247,7 +430,7 @@ pub mod millrace {
     pub struct ResultsMut<'m, 'a>(::codec::object::Edit<'m, 'a>);
 
     ::codec::typed_message! {
-        Results, ResultsView, ResultsMut, class 3, size 40, super::types
+        Results, ResultsView, ResultsMut, class 4, size 40, super::types
     }
 
     impl<'a> ResultsView<'a> {
@@ -303,8 +486,14 @@ pub mod millrace {
                 server_streaming: true,
                 options: ::fabric::stub::MethodOptions::NONE,
             },
+            ::fabric::stub::MethodDescriptor {
+                name: "Attach",
+                client_streaming: true,
+                server_streaming: true,
+                options: ::fabric::stub::MethodOptions::NONE,
+            },
         ],
-        hash: 0x0e1793a6dccb1eea,
+        hash: 0x1f7e844615f2c77d,
         descriptors: super::DESCRIPTORS,
     };
 
@@ -330,6 +519,15 @@ pub mod millrace {
         ) -> ::fabric::stub::BoxFuture {
             let _ = call;
             ::fabric::stub::unimplemented_stream("/millrace.Memory/Queue")
+        }
+
+        /// Joins a queue pair of the caller's card with one of the owner's, which is there for as long as the call. FAILED_PRECONDITION if the owner has no card.
+        fn attach(
+            self: ::std::sync::Arc<Self>,
+            call: ::fabric::stub::Streaming<Endpoint, Endpoint>,
+        ) -> ::fabric::stub::BoxFuture {
+            let _ = call;
+            ::fabric::stub::unimplemented_stream("/millrace.Memory/Attach")
         }
     }
 
@@ -388,6 +586,10 @@ pub mod millrace {
                     let handler = ::std::sync::Arc::clone(&self.0);
                     Memory::queue(handler, ::fabric::stub::Streaming::new(call))
                 }
+                2 => {
+                    let handler = ::std::sync::Arc::clone(&self.0);
+                    Memory::attach(handler, ::fabric::stub::Streaming::new(call))
+                }
                 _ => ::fabric::stub::no_stream(self, method),
             }
         }
@@ -398,6 +600,7 @@ pub mod millrace {
     pub struct MemoryClient {
         open: ::fabric::stub::Method,
         queue: ::fabric::stub::Method,
+        attach: ::fabric::stub::Method,
     }
 
     impl MemoryClient {
@@ -408,8 +611,8 @@ pub mod millrace {
         pub fn new(
             channel: &impl ::fabric::stub::Caller,
         ) -> Result<MemoryClient, ::fabric::stub::NotServed> {
-            let [open, queue] = ::fabric::stub::resolve(channel, &MEMORY)?;
-            Ok(MemoryClient { open, queue })
+            let [open, queue, attach] = ::fabric::stub::resolve(channel, &MEMORY)?;
+            Ok(MemoryClient { open, queue, attach })
         }
 
         /// A region by its name. NOT_FOUND if there is none, PERMISSION_DENIED if it is not lent for that.
@@ -468,6 +671,35 @@ pub mod millrace {
             user: u64,
         ) -> Result<::fabric::stub::CallId, ::fabric::stub::StartError> {
             channel.start(self.queue, options, user, &[])
+        }
+
+        /// Joins a queue pair of the caller's card with one of the owner's, which is there for as long as the call. FAILED_PRECONDITION if the owner has no card.
+        ///
+        /// Requests go into what it returns, and replies come from it.
+        ///
+        /// # Errors
+        /// Why it was not started.
+        pub fn attach<'c>(
+            &self,
+            channel: &'c mut ::fabric::stub::Channel,
+            options: &::fabric::stub::CallOptions<'_>,
+        ) -> Result<::fabric::stub::Exchange<'c, Endpoint, Endpoint>, ::fabric::stub::Status> {
+            ::fabric::stub::exchange::<Endpoint, Endpoint>(channel, self.attach, options)
+        }
+
+        /// Starts a call of [`Self::attach`]; its events come from the channel, with `user`.
+        ///
+        /// Requests are sent with `channel.send_built`.
+        ///
+        /// # Errors
+        /// Why it was not started.
+        pub fn attach_async(
+            &self,
+            channel: &mut ::fabric::stub::Channel,
+            options: &::fabric::stub::CallOptions<'_>,
+            user: u64,
+        ) -> Result<::fabric::stub::CallId, ::fabric::stub::StartError> {
+            channel.start(self.attach, options, user, &[])
         }
     }
 }

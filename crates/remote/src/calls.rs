@@ -6,26 +6,36 @@
 //! ```
 //! One message holds all that one ring has done, up to [`wire::BATCH_MAX`]; long works are cut into pieces. Links may reorder messages; streams number them.
 
-use crate::proto::millrace::{Memory, MemoryClient, MemoryServer, OpenRegionView, RegionMut, Results, Works};
+use crate::proto::millrace::{
+    Endpoint, EndpointMut, EndpointView, Memory, MemoryClient, MemoryServer, OpenRegionView, RegionMut,
+    Results, Works,
+};
 use crate::queue::{Ledger, OpenError, PostError};
-use crate::regions::{Access, Info, Regions};
+use crate::regions::{Access, Info, Reach, Regions};
+use crate::verbs::{Card, End, Lender};
 use crate::wire::{self, BATCH_MAX, Malformed, PIECE_MAX, Piece};
 use crate::work::{Address, Completion, Key, Local, Outcome, Verb, Work};
+use codec::memory::OutOfMemory;
 use fabric::channel::{CallId, CallOptions, Channel, StartError, What};
 use fabric::status::{Code, Status};
 use fabric::stub::{BoxFuture, Context, NotServed, Streaming};
 use ring::wait::WaitPolicy;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// Serves regions to callers: a service for a server of the fabric.
-pub fn service(regions: Arc<Regions>) -> MemoryServer<Served> {
-    MemoryServer::new(Served(regions))
+/// Serves regions to callers, and by a card to their cards: a service for a server of the fabric.
+pub fn service(regions: Arc<Regions>, card: Option<Arc<Card>>) -> MemoryServer<Served> {
+    MemoryServer::new(Served { regions, lender: card.map(Lender::new) })
 }
 
 /// See [`service`].
-pub struct Served(pub Arc<Regions>);
+pub struct Served {
+    /// What is served.
+    pub regions: Arc<Regions>,
+    /// By a card, too.
+    pub lender: Option<Lender>,
+}
 
 impl Memory for Served {
     fn open(
@@ -34,7 +44,7 @@ impl Memory for Served {
         reply: &mut RegionMut<'_, '_>,
         _: &mut Context<'_>,
     ) -> Result<(), Status> {
-        let lent = self.0.find(request.name());
+        let lent = self.regions.find(request.name());
         let lent = lent.ok_or_else(|| Status::new(Code::NotFound, "no region of this name is lent"))?;
         if !Access::of_bits(request.access()).is_some_and(|access| lent.access.has(access)) {
             return Err(Status::new(Code::PermissionDenied, "the region is not lent for this"));
@@ -43,7 +53,31 @@ impl Memory for Served {
         reply.set_key(key.0);
         reply.set_len(len);
         reply.set_persistent(is_persistent);
+        // One that the card cannot have is read by calls.
+        if let Some(Ok(Some(Reach { key, base }))) = self.lender.as_ref().map(|lender| lender.reach(&lent)) {
+            reply.set_card_key(key);
+            reply.set_card_base(base);
+        }
         Ok(())
+    }
+
+    fn attach(self: Arc<Self>, mut call: Streaming<Endpoint, Endpoint>) -> BoxFuture {
+        Box::pin(async move {
+            let refused = |code, why: String| Status::new(code, why);
+            let peer = call.request().await?;
+            let Some(lender) = &self.lender else {
+                return Err(refused(Code::FailedPrecondition, "the owner has no card".to_owned()));
+            };
+            let bad = || refused(Code::InvalidArgument, "this is no end of a connection".to_owned());
+            let peer = end_of(peer.view()).ok_or_else(bad)?;
+            let attached = lender.attach(&peer);
+            let (pair, end) = attached.map_err(|why| refused(Code::FailedPrecondition, why.to_string()))?;
+            call.replies.send(|reply| put_end(&end, reply)).await?;
+            // Until the peer is gone.
+            while call.requests.next().await.transpose()?.is_some() {}
+            drop(pair);
+            Ok(())
+        })
     }
 
     fn queue(self: Arc<Self>, mut call: Streaming<Works, Results>) -> BoxFuture {
@@ -86,7 +120,7 @@ impl Served {
                 buffer.copy_from_slice(data);
             }
             let whole = len as u64 + u64::from(ahead);
-            let lent = self.0.get(remote.key).filter(|lent| lent.covers(remote.offset, whole));
+            let lent = self.regions.get(remote.key).filter(|lent| lent.covers(remote.offset, whole));
             let outcome = lent.map_or(Outcome::Denied, |lent| lent.perform(verb, remote.offset, buffer));
             let brings = if verb == Verb::Write || outcome != Outcome::Done { &[][..] } else { buffer };
             wire::emit_result(outcome, brings, results);
@@ -95,6 +129,88 @@ impl Served {
             }
         }
         Ok(Outcome::Done)
+    }
+}
+
+fn end_of(from: EndpointView<'_>) -> Option<End> {
+    let gid = from.gid().try_into().ok()?;
+    let (lid, mtu) = (u16::try_from(from.lid()).ok()?, u8::try_from(from.mtu()).ok()?);
+    Some(End { number: from.number(), first: from.first(), lid, gid, mtu })
+}
+
+fn put_end(end: &End, to: &mut EndpointMut<'_, '_>) -> Result<(), OutOfMemory> {
+    to.set_number(end.number);
+    to.set_first(end.first);
+    to.set_lid(end.lid.into());
+    to.set_mtu(end.mtu.into());
+    to.set_gid(&end.gid)
+}
+
+/// How long an owner may take to answer.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A client of service Memory: what queues ask an owner's edge beside works.
+pub(crate) struct Control {
+    channel: Channel,
+    client: MemoryClient,
+}
+
+impl Control {
+    /// # Errors
+    /// The server has no such service.
+    pub fn over(channel: Channel) -> Result<Control, OpenError> {
+        let client = MemoryClient::new(&channel);
+        let client = client.map_err(|why: NotServed| OpenError::Unreachable(why.to_string()))?;
+        Ok(Control { channel, client })
+    }
+
+    pub fn open(&mut self, name: &str, access: Access) -> Result<(Info, Option<Reach>), OpenError> {
+        let Control { client, channel } = self;
+        let opened = client.open(channel, &CallOptions::within(TIMEOUT), |request| {
+            request.set_access(u32::from(access.bits()));
+            request.set_name(name)
+        });
+        let opened = opened.map_err(|status| match status.code() {
+            Code::NotFound => OpenError::NotFound,
+            Code::PermissionDenied => OpenError::Denied,
+            _ => OpenError::Unreachable(status.to_string()),
+        })?;
+        let region = opened.view();
+        let reach = region.has_card_key().then(|| Reach { key: region.card_key(), base: region.card_base() });
+        let info = Info { key: Key(region.key()), len: region.len(), is_persistent: region.persistent() };
+        Ok((info, reach))
+    }
+
+    /// Whether the owner has ended this call, or is gone with its channel.
+    pub fn has_ended(&mut self, call: CallId) -> bool {
+        let mut has_ended = false;
+        self.channel.poll(64, |event| has_ended |= event.call == call && event.what.is_terminal());
+        has_ended || self.channel.end().is_some()
+    }
+
+    /// The end that the owner's card has for this one. It stays for as long as the call.
+    pub fn attach(&mut self, end: &End) -> Result<(CallId, End), OpenError> {
+        let gone = |why: String| OpenError::Unreachable(why);
+        let Control { client, channel } = self;
+        let call = client.attach_async(channel, &CallOptions::default(), 0);
+        let call = call.map_err(|why| gone(why.to_string()))?;
+        let sent = channel.send_built::<Endpoint>(call, |to| put_end(end, to));
+        sent.map_err(|why| gone(why.to_string()))?;
+        let (mut answer, began) = (None, Instant::now());
+        while answer.is_none() {
+            channel.poll(64, |mut event| {
+                if event.call == call {
+                    let end = event.message::<Endpoint>().map_err(|status| status.to_string());
+                    let wrong = || "what it answers is no end of a connection".to_owned();
+                    answer = Some(end.and_then(|end| end_of(end).ok_or_else(wrong)));
+                }
+            });
+            let _ = channel.wait(WaitPolicy::default(), Some(Duration::from_millis(100)));
+            if began.elapsed() > TIMEOUT {
+                return Err(gone("it does not answer".to_owned()));
+            }
+        }
+        answer.expect("it came").map(|end| (call, end)).map_err(gone)
     }
 }
 
@@ -109,8 +225,7 @@ struct Awaited {
 
 /// A queue over a channel.
 pub struct Queue {
-    channel: Channel,
-    client: MemoryClient,
+    control: Control,
     call: CallId,
     ledger: Ledger,
     awaited: VecDeque<Awaited>,
@@ -125,14 +240,14 @@ impl Queue {
     ///
     /// # Errors
     /// It has not, or takes no more calls.
-    pub fn over(mut channel: Channel, depth: usize, local: usize) -> Result<Queue, OpenError> {
-        let gone = |why: String| OpenError::Unreachable(why);
-        let client = MemoryClient::new(&channel).map_err(|why: NotServed| gone(why.to_string()))?;
-        let call = client.queue_async(&mut channel, &CallOptions::default(), 0);
-        let call = call.map_err(|why| gone(why.to_string()))?;
+    pub fn over(channel: Channel, depth: usize, local: usize) -> Result<Queue, OpenError> {
+        let mut control = Control::over(channel)?;
+        let Control { client, channel } = &mut control;
+        let call = client.queue_async(channel, &CallOptions::default(), 0);
+        let call = call.map_err(|why| OpenError::Unreachable(why.to_string()))?;
         let ledger = Ledger::new(depth, local);
         let (awaited, unsent) = (VecDeque::new(), VecDeque::new());
-        Ok(Queue { channel, client, call, ledger, awaited, unsent, carried: 0 })
+        Ok(Queue { control, call, ledger, awaited, unsent, carried: 0 })
     }
 
     fn cut(&mut self, work: Work) {
@@ -162,7 +277,7 @@ impl Queue {
 
     fn send(&mut self) {
         while let Some(records) = self.unsent.front() {
-            match self.channel.send_built::<Works>(self.call, |works| works.set_records(records)) {
+            match self.control.channel.send_built::<Works>(self.call, |works| works.set_records(records)) {
                 Ok(()) => _ = self.unsent.pop_front(),
                 Err(StartError::Full) => break,
                 // What became of it comes as an event.
@@ -172,7 +287,7 @@ impl Queue {
                 }
             }
         }
-        self.channel.flush();
+        self.control.channel.flush();
     }
 }
 
@@ -197,19 +312,7 @@ fn take(ledger: &mut Ledger, awaited: &mut VecDeque<Awaited>, mut records: &[u8]
 
 impl crate::queue::Queue for Queue {
     fn open(&mut self, name: &str, access: Access) -> Result<Info, OpenError> {
-        let Queue { client, channel, .. } = self;
-        let options = CallOptions::within(Duration::from_secs(5));
-        let opened = client.open(channel, &options, |request| {
-            request.set_access(u32::from(access.bits()));
-            request.set_name(name)
-        });
-        let opened = opened.map_err(|status| match status.code() {
-            Code::NotFound => OpenError::NotFound,
-            Code::PermissionDenied => OpenError::Denied,
-            _ => OpenError::Unreachable(status.to_string()),
-        })?;
-        let region = opened.view();
-        Ok(Info { key: Key(region.key()), len: region.len(), is_persistent: region.persistent() })
+        self.control.open(name, access).map(|(info, _)| info)
     }
 
     fn local_len(&self) -> usize {
@@ -238,7 +341,7 @@ impl crate::queue::Queue for Queue {
     }
 
     fn poll(&mut self, done: &mut Vec<Completion>) -> usize {
-        let Queue { channel, call, ledger, awaited, .. } = self;
+        let Queue { control: Control { channel, .. }, call, ledger, awaited, .. } = self;
         let mut is_over = false;
         channel.poll(64, |mut event| {
             if event.call != *call {
@@ -253,10 +356,7 @@ impl crate::queue::Queue for Queue {
             }
         });
         if is_over && !ledger.is_broken() {
-            match ledger.under_way() {
-                0 => ledger.break_down(),
-                _ => ledger.end(Outcome::Unreachable),
-            }
+            ledger.lose();
         }
         if ledger.is_broken() {
             self.unsent.clear();
@@ -269,7 +369,7 @@ impl crate::queue::Queue for Queue {
 
     fn wait(&mut self, timeout: Duration) {
         if self.ledger.under_way() > 0 {
-            let _ = self.channel.wait(WaitPolicy::default(), Some(timeout));
+            let _ = self.control.channel.wait(WaitPolicy::default(), Some(timeout));
         }
     }
 }

@@ -12,14 +12,16 @@
 //! | [`queue`] | the contract of all queues, and what they share |
 //! | [`shm`] | on the same machine: the peer's processor does it, and no thread of the owner |
 //! | [`calls`] | over any link of the fabric: the owner's edge does it |
+//! | [`verbs`] | RDMA: cards do it at both ends |
 //! | [`wire`] | records of works and results |
 //!
-//! The contract, which `tests/conformance` holds every queue to, stands at the head of [`queue`].
+//! The contract, which `tests/queues` holds every queue to, stands at the head of [`queue`].
 
 pub mod calls;
 pub mod queue;
 pub mod regions;
 pub mod shm;
+pub mod verbs;
 pub mod wire;
 pub mod work;
 

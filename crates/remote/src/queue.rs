@@ -8,7 +8,7 @@
 //!    are flushed, and nothing is posted any more. A new queue begins anew.
 //! 5. A READ beside somebody's WRITE shows each aligned word of eight bytes as it was before or after, and words of both. Atomics are atomic with everything.
 //! 6. A region that was taken back is denied; what was read of it when that happened is not handed out as done.
-//! 7. An owner that is gone is noticed: at once where calls are, within [`shm::LOOK`](crate::shm::LOOK) over shared memory.
+//! 7. An owner that is gone is noticed: at once where calls are, within a millisecond of use elsewhere ([`shm::LOOK`](crate::shm::LOOK)).
 //!
 //! Bounds: a queue has room for its depth of works that were posted and not polled, and for its local memory.
 
@@ -112,6 +112,8 @@ pub trait Queue: Send {
 #[derive(Debug)]
 pub(crate) struct Ledger {
     local: Vec<u8>,
+    /// Bytes of local memory, wherever that is.
+    local_len: usize,
     depth: usize,
     /// Posted, and not rung for.
     posted: VecDeque<Work>,
@@ -125,9 +127,18 @@ impl Ledger {
     /// # Panics
     /// Without depth, or with more local memory than [`LOCAL_MAX`].
     pub fn new(depth: usize, local: usize) -> Ledger {
-        assert!(depth > 0 && local <= LOCAL_MAX, "a queue has depth, and bounded memory");
+        Ledger { local: vec![0; local], ..Ledger::beside(depth, local) }
+    }
+
+    /// For a queue whose local memory is not here.
+    ///
+    /// # Panics
+    /// As [`Ledger::new`].
+    pub fn beside(depth: usize, local_len: usize) -> Ledger {
+        assert!(depth > 0 && local_len <= LOCAL_MAX, "a queue has depth, and bounded memory");
         Ledger {
-            local: vec![0; local],
+            local: Vec::new(),
+            local_len,
             depth,
             posted: VecDeque::new(),
             under_way: VecDeque::new(),
@@ -137,7 +148,7 @@ impl Ledger {
     }
 
     pub fn local_len(&self) -> usize {
-        self.local.len()
+        self.local_len
     }
 
     #[inline]
@@ -168,7 +179,7 @@ impl Ledger {
             return Err(PostError::Full);
         }
         let Local { at, len } = work.local;
-        let is_inside = u64::from(at) + u64::from(len) <= self.local.len() as u64;
+        let is_inside = u64::from(at) + u64::from(len) <= self.local_len as u64;
         if !is_inside || (work.verb.is_atomic() && len != 8) {
             return Err(PostError::Local);
         }
@@ -182,6 +193,16 @@ impl Ledger {
         let work = self.posted.pop_front()?;
         self.under_way.push_back((work.id, work.is_signaled));
         Some(work)
+    }
+
+    /// Works that were posted and are not rung for.
+    pub fn posted(&self) -> usize {
+        self.posted.len()
+    }
+
+    /// Whether there is something to poll.
+    pub fn has_completed(&self) -> bool {
+        !self.completed.is_empty()
     }
 
     /// Works that are under way.
@@ -202,6 +223,17 @@ impl Ledger {
         }
         if outcome != Outcome::Done {
             self.break_down();
+        }
+    }
+
+    /// The owner is gone.
+    pub fn lose(&mut self) {
+        if self.under_way.is_empty() {
+            let _ = self.begin();
+        }
+        match self.under_way.len() {
+            0 => self.break_down(),
+            _ => self.end(Outcome::Unreachable),
         }
     }
 

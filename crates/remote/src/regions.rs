@@ -5,10 +5,11 @@
 
 use crate::work::{Key, Outcome, Verb};
 use ring::shm::region::Region;
+use std::any::Any;
 use std::collections::HashMap;
 use std::fmt;
 use std::ops::BitOr;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 /// Regions at most.
 pub const MOST: usize = 65_536;
@@ -78,9 +79,20 @@ pub struct Info {
     pub is_persistent: bool,
 }
 
+/// How a network card reaches a region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reach {
+    /// What works name it by, at the card.
+    pub key: u32,
+    /// Where it begins.
+    pub base: u64,
+}
+
 /// A region that is lent.
 pub struct Lent {
     name: String,
+    /// What there is for as long as it is lent, such as its registration with a card; none once it was taken back. Before the region, which that is of.
+    held: Mutex<Option<Vec<Arc<dyn Any + Send + Sync>>>>,
     /// The memory.
     pub region: Region,
     /// What peers may do to it.
@@ -92,6 +104,24 @@ impl Lent {
     /// What a peer is told.
     pub fn info(&self) -> Info {
         self.info
+    }
+
+    /// What is made of it once, and goes when it is taken back; nothing when it was.
+    ///
+    /// # Errors
+    /// That of `make`.
+    pub fn holding<T: Any + Send + Sync, E>(
+        &self,
+        make: impl FnOnce(&Region) -> Result<T, E>,
+    ) -> Result<Option<Arc<T>>, E> {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(held) = &mut *held else { return Ok(None) };
+        if let Some(there) = held.iter().find_map(|one| Arc::clone(one).downcast::<T>().ok()) {
+            return Ok(Some(there));
+        }
+        let made = Arc::new(make(&self.region)?);
+        held.push(Arc::clone(&made) as Arc<dyn Any + Send + Sync>);
+        Ok(Some(made))
     }
 
     /// Whether so many bytes from here are in it.
@@ -188,8 +218,10 @@ impl Regions {
             }
         };
         let info = Info { key, len: region.len() as u64, is_persistent };
+        let held = Mutex::new(Some(Vec::new()));
+        let lent = Lent { name: name.to_owned(), held, region, access, info };
         all.by_name.insert(name.to_owned(), key);
-        all.by_key.insert(key.0, Arc::new(Lent { name: name.to_owned(), region, access, info }));
+        all.by_key.insert(key.0, Arc::new(lent));
         Ok(key)
     }
 
@@ -198,6 +230,7 @@ impl Regions {
         let mut all = self.0.write().unwrap_or_else(PoisonError::into_inner);
         let Some(lent) = all.by_key.remove(&key.0) else { return false };
         all.by_name.remove(&lent.name);
+        drop(lent.held.lock().unwrap_or_else(PoisonError::into_inner).take());
         // It says that it is revoked whatever the system says of its pages.
         let _ = lent.region.revoke();
         true

@@ -197,10 +197,7 @@ impl Queue {
         }
         self.seen = now;
         if !self.is_alive() && !self.ledger.is_broken() {
-            match self.ledger.begin() {
-                Some(_) => self.ledger.end(Outcome::Unreachable),
-                None => self.ledger.break_down(),
-            }
+            self.ledger.lose();
         }
     }
 

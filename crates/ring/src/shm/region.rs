@@ -26,6 +26,7 @@ use rustix::fs::{
 };
 use std::io;
 use std::path::Path;
+use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
@@ -77,6 +78,8 @@ pub struct Region {
     len: usize,
     file: OwnedFd,
     is_writable: bool,
+    /// It is in a file. (Seals do not tell: files in memory have them as well.)
+    is_file: bool,
 }
 
 fn invalid(why: String) -> io::Error {
@@ -101,7 +104,7 @@ impl Region {
         let file = memfd_create("millrace-region", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         ftruncate(&file, bytes as u64)?;
         let memory = Mapping::shared(&file, bytes)?;
-        let region = Region { memory, len, file, is_writable: true };
+        let region = Region { memory, len, file, is_writable: true, is_file: false };
         region.write_header();
         // This mapping stays writable; no other becomes so.
         let more = if peers_write { SealFlags::empty() } else { SealFlags::FUTURE_WRITE };
@@ -126,7 +129,7 @@ impl Region {
         // All of it now: a write to a hole on a full disk would end the process.
         fallocate(&file, FallocateFlags::empty(), 0, bytes as u64)?;
         let memory = Mapping::shared(&file, bytes)?;
-        let region = Region { memory, len, file, is_writable: true };
+        let region = Region { memory, len, file, is_writable: true, is_file: true };
         match region.field(Field::Magic).load(Ordering::Relaxed) {
             0 if had == 0 || region.is_unwritten() => region.write_header(),
             MAGIC if region.is_sound() => {}
@@ -153,7 +156,7 @@ impl Region {
         } else {
             Mapping::shared_read_only(&file, bytes)?
         };
-        let mut region = Region { memory, len: 0, file, is_writable };
+        let mut region = Region { memory, len: 0, file, is_writable, is_file: false };
         let is = |field, value| region.field(field).load(Ordering::Relaxed) == value;
         if !(is(Field::Magic, MAGIC) && is(Field::Version, VERSION)) {
             return Err(AttachError::NotASegment);
@@ -231,6 +234,11 @@ impl Region {
         Ok(&self.span(offset, WORD)?.0[0])
     }
 
+    /// Where its bytes begin in this process: for whoever reaches them without it, as a network card does.
+    pub fn base(&self) -> NonNull<u8> {
+        self.memory.at::<AtomicU64>(HEADER, self.len.div_ceil(WORD)).cast()
+    }
+
     /// Bytes in it.
     pub fn len(&self) -> usize {
         self.len
@@ -248,12 +256,13 @@ impl Region {
 
     /// Whether it is in a file, and outlasts its owner.
     pub fn is_file(&self) -> bool {
-        fcntl_get_seals(&self.file).is_err()
+        self.is_file
     }
 
     /// Whether peers may write it: of one in a file, through its owner.
     pub fn peers_write(&self) -> bool {
-        !fcntl_get_seals(&self.file).is_ok_and(|seals| seals.contains(SealFlags::FUTURE_WRITE))
+        self.is_file
+            || !fcntl_get_seals(&self.file).is_ok_and(|seals| seals.contains(SealFlags::FUTURE_WRITE))
     }
 
     /// Whether it may be used.

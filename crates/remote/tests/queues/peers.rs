@@ -12,12 +12,13 @@ const ROLE: &str = "MILLRACE_REMOTE_OWNER";
 #[test]
 fn owner() {
     let Ok(kind) = std::env::var(ROLE) else { return };
-    let kind = *Kind::ALL.iter().find(|known| format!("{known:?}") == kind).expect("a kind");
+    let kind = Kind::all().into_iter().find(|known| format!("{known:?}") == kind).expect("a kind");
     let owner = Owner::start(kind);
     let key = owner.lend("table", 4096);
     let at = match owner.at() {
         At::Path(path) => format!("path {}", path.display()),
         At::Address(address) => format!("address {address}"),
+        At::Card(address) => format!("card {address}"),
     };
     println!("serves {} {at}", key.0);
     std::io::stdout().flush().expect("a pipe");
@@ -28,7 +29,7 @@ fn owner() {
 
 #[test]
 fn an_owner_that_is_killed_is_noticed() {
-    for &kind in Kind::ALL {
+    for kind in Kind::all() {
         eprintln!("{kind:?}");
         let mut child = Command::new(std::env::current_exe().expect("this binary"))
             .args(["--exact", "peers::owner", "--nocapture", "--test-threads=1"])
@@ -48,6 +49,7 @@ fn an_owner_that_is_killed_is_noticed() {
         let key = remote::Key(key.parse().expect("a number"));
         let at = match &*what {
             "path" => At::Path(at.clone().into()),
+            "card" => At::Card(at.parse().expect("an address")),
             _ => At::Address(at.parse().expect("an address")),
         };
         let mut queue = at.queue(4, 64);

@@ -3,7 +3,10 @@
 use fabric::channel::{Channel, Options as ChannelOptions};
 use fabric::link::Address;
 use fabric::server::{Options, Server};
-use remote::{Access, Completion, Key, Local, Outcome, Queue, Region, Regions, Verb, Work, calls, shm};
+use remote::verbs::Card;
+use remote::{
+    Access, Completion, Key, Local, Outcome, Queue, Region, Regions, Verb, Work, calls, shm, verbs,
+};
 use ring::wait::WaitPolicy;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -23,10 +26,31 @@ pub enum Kind {
     CallsUdp,
     CallsUnix,
     CallsTcp,
+    /// By the first card that there is.
+    Verbs,
 }
 
 impl Kind {
-    pub const ALL: &[Kind] = &[Kind::Shm, Kind::CallsShm, Kind::CallsUdp, Kind::CallsUnix, Kind::CallsTcp];
+    const WITHOUT_CARD: [Kind; 5] =
+        [Kind::Shm, Kind::CallsShm, Kind::CallsUdp, Kind::CallsUnix, Kind::CallsTcp];
+
+    /// All that there are here; with `MILLRACE_ONLY_VERBS` that one alone, which then has to be there.
+    pub fn all() -> Vec<Kind> {
+        if std::env::var_os("MILLRACE_ONLY_VERBS").is_some() {
+            return vec![Kind::Verbs];
+        }
+        let mut all = Kind::WITHOUT_CARD.to_vec();
+        match Card::open(None) {
+            Ok(_) => all.push(Kind::Verbs),
+            Err(why) => eprintln!("skipped: verbs: {why}"),
+        }
+        all
+    }
+
+    /// Of what a test does often, how often: soft-RoCE in a machine that is interpreted takes a millisecond for a READ.
+    pub fn times(self, usual: u32) -> u32 {
+        if self == Kind::Verbs { (usual / 10).max(2) } else { usual }
+    }
 
     /// Where an owner would be, with its files in this folder.
     fn address(self, folder: &std::path::Path) -> Option<Address> {
@@ -35,7 +59,7 @@ impl Kind {
             Kind::CallsShm => format!("shm:{}", folder.join("calls").display()),
             Kind::CallsUnix => format!("unix:{}", folder.join("calls").display()),
             Kind::CallsUdp => "udp:127.0.0.1:0".to_owned(),
-            Kind::CallsTcp => "tcp:127.0.0.1:0".to_owned(),
+            Kind::CallsTcp | Kind::Verbs => "tcp:127.0.0.1:0".to_owned(),
         };
         Some(text.parse().expect("an address"))
     }
@@ -54,6 +78,11 @@ pub struct Owner {
 pub enum At {
     Path(PathBuf),
     Address(Address),
+    Card(Address),
+}
+
+fn card() -> Arc<Card> {
+    Card::open(None).unwrap_or_else(|why| panic!("{why}"))
 }
 
 enum Serving {
@@ -74,13 +103,15 @@ impl Owner {
                 (At::Path(path), Serving::Listener(listener))
             }
             Some(address) => {
-                let server = Server::new(Options::default()).service(calls::service(shared));
+                let card = (kind == Kind::Verbs).then(card);
+                let server = Server::new(Options::default()).service(calls::service(shared, card));
                 let mut server = server.listen(&address).expect("a free address");
                 let address = server.addresses().next().expect("one").clone();
                 let stop = Arc::<AtomicBool>::default();
                 let over = Arc::clone(&stop);
                 let thread = std::thread::spawn(move || server.run(WaitPolicy::BLOCK, &over));
-                (At::Address(address), Serving::Server(stop, thread))
+                let at = if kind == Kind::Verbs { At::Card(address) } else { At::Address(address) };
+                (at, Serving::Server(stop, thread))
             }
         };
         Owner { regions, at, serving: Some(serving), _folder: folder }
@@ -123,6 +154,10 @@ impl At {
             At::Address(address) => {
                 let channel = Channel::connect(address, &ChannelOptions::default()).expect("an owner");
                 Box::new(calls::Queue::over(channel, depth, local).expect("it lends"))
+            }
+            At::Card(address) => {
+                let channel = Channel::connect(address, &ChannelOptions::default()).expect("an owner");
+                Box::new(verbs::Queue::over(channel, &card(), depth, local).expect("it lends, by a card"))
             }
         }
     }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 /// Runs `check` on every kind, and names the kind that fails.
 fn on_every_kind(check: impl Fn(Kind)) {
-    for &kind in Kind::ALL {
+    for kind in Kind::all() {
         eprintln!("{kind:?}");
         check(kind);
     }
@@ -64,7 +64,7 @@ fn works_do_to_memory_what_they_say() {
         let owner = Owner::start(kind);
         let names = Cell::new(0);
         let steps = proptest::collection::vec((step(LONG as u64 * 2), any::<u8>()), 1..12);
-        let mut runner = TestRunner::new(Config { cases: 24, ..Config::default() });
+        let mut runner = TestRunner::new(Config { cases: kind.times(24), ..Config::default() });
         let checked = runner.run(&proptest::collection::vec(steps, 1..4), |rings| {
             let len = LONG * 3;
             let name = names.get().to_string();
@@ -262,8 +262,8 @@ fn what_is_taken_back_is_denied_and_its_name_is_free() {
 
 #[test]
 fn words_are_whole_beside_writers_and_atomics_lose_nothing() {
-    const ROUNDS: u64 = 500;
     on_every_kind(|kind| {
+        let rounds = u64::from(kind.times(500));
         let owner = Owner::start(kind);
         let key = owner.lend("shared", 4096);
         let (at, is_over) = (owner.at(), AtomicBool::new(false));
@@ -290,7 +290,7 @@ fn words_are_whole_beside_writers_and_atomics_lose_nothing() {
                         let mut queue = at.queue(4, 128);
                         queue.open("shared", Access::ALL).expect("lent");
                         let mut last = [0u64; 8];
-                        for round in 0..ROUNDS {
+                        for round in 0..rounds {
                             let add = work(round, Verb::FetchAdd { add: 1 }, (64, 8), (key, 0));
                             let read = work(round, Verb::Read, (0, 64), (key, 64));
                             let done = run(&mut *queue, &[add, read]);
@@ -315,7 +315,7 @@ fn words_are_whole_beside_writers_and_atomics_lose_nothing() {
             is_over.store(true, Ordering::Relaxed);
         });
         let lent = owner.regions.get(key).expect("lent");
-        assert_eq!(lent.region.fetch_add(0, 0), Ok(2 * ROUNDS));
+        assert_eq!(lent.region.fetch_add(0, 0), Ok(2 * rounds));
     });
 }
 
