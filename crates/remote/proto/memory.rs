@@ -116,8 +116,8 @@ pub mod millrace {
             unsafe { self.0.scalar(24) }
         }
 
-        /// Bytes.
-        pub fn len(self) -> u64 {
+        /// How long it is.
+        pub fn bytes(self) -> u64 {
             // SAFETY: offset and kind are the table's.
             unsafe { self.0.scalar(32) }
         }
@@ -162,15 +162,15 @@ pub mod millrace {
             unsafe { self.0.clear(field, 8) }
         }
 
-        /// Sets `len`.
-        pub fn set_len(&mut self, value: u64) {
+        /// Sets `bytes`.
+        pub fn set_bytes(&mut self, value: u64) {
             let field = ::codec::object::Slot::new(1, 32);
             // SAFETY: offset and kind are the table's.
             unsafe { self.0.set(field, value) }
         }
 
-        /// Makes `len` absent.
-        pub fn clear_len(&mut self) {
+        /// Makes `bytes` absent.
+        pub fn clear_bytes(&mut self) {
             let field = ::codec::object::Slot::new(1, 32);
             // SAFETY: offset and kind are the table's.
             unsafe { self.0.clear(field, 8) }
@@ -493,7 +493,7 @@ pub mod millrace {
                 options: ::fabric::stub::MethodOptions::NONE,
             },
         ],
-        hash: 0x1f7e844615f2c77d,
+        hash: 0x84a1ca64e17067ff,
         descriptors: super::DESCRIPTORS,
     };
 
@@ -512,7 +512,7 @@ pub mod millrace {
             Err(::fabric::stub::unimplemented("/millrace.Memory/Open"))
         }
 
-        /// Works, performed in the order in which they come, and what came of each, in that order. Ends after the first that is refused.
+        /// Works, performed in the order in which they come, and what came of each, in that order. Ends after the first that is denied.
         fn queue(
             self: ::std::sync::Arc<Self>,
             call: ::fabric::stub::Streaming<Works, Results>,
@@ -521,7 +521,8 @@ pub mod millrace {
             ::fabric::stub::unimplemented_stream("/millrace.Memory/Queue")
         }
 
-        /// Joins a queue pair of the caller's card with one of the owner's, which is there for as long as the call. FAILED_PRECONDITION if the owner has no card.
+        /// Joins a queue pair of the caller's card with one of the owner's, which is there for as long as the call.
+        /// FAILED_PRECONDITION if the owner has no card.
         fn attach(
             self: ::std::sync::Arc<Self>,
             call: ::fabric::stub::Streaming<Endpoint, Endpoint>,
@@ -644,7 +645,7 @@ pub mod millrace {
             channel.build::<OpenRegion>(self.open, options, user, fill)
         }
 
-        /// Works, performed in the order in which they come, and what came of each, in that order. Ends after the first that is refused.
+        /// Works, performed in the order in which they come, and what came of each, in that order. Ends after the first that is denied.
         ///
         /// Requests go into what it returns, and replies come from it.
         ///
@@ -673,7 +674,8 @@ pub mod millrace {
             channel.start(self.queue, options, user, &[])
         }
 
-        /// Joins a queue pair of the caller's card with one of the owner's, which is there for as long as the call. FAILED_PRECONDITION if the owner has no card.
+        /// Joins a queue pair of the caller's card with one of the owner's, which is there for as long as the call.
+        /// FAILED_PRECONDITION if the owner has no card.
         ///
         /// Requests go into what it returns, and replies come from it.
         ///

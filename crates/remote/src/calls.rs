@@ -51,7 +51,7 @@ impl Memory for Served {
         }
         let Info { key, len, is_persistent } = lent.info();
         reply.set_key(key.0);
-        reply.set_len(len);
+        reply.set_bytes(len);
         reply.set_persistent(is_persistent);
         // One that the card cannot have is read by calls.
         if let Some(Ok(Some(Reach { key, base }))) = self.lender.as_ref().map(|lender| lender.reach(&lent)) {
@@ -177,7 +177,7 @@ impl Control {
         })?;
         let region = opened.view();
         let reach = region.has_card_key().then(|| Reach { key: region.card_key(), base: region.card_base() });
-        let info = Info { key: Key(region.key()), len: region.len(), is_persistent: region.persistent() };
+        let info = Info { key: Key(region.key()), len: region.bytes(), is_persistent: region.persistent() };
         Ok((info, reach))
     }
 

@@ -4,7 +4,8 @@
 //! work    verb u8 │ 0 u8×3 │ len u32 │ key u64 │ offset u64 │ ahead u32 │ WRITE: len bytes, CAS: expected u64, new u64, ADD: add u64
 //! result  outcome u8 │ 0 u8×3 │ len u32 │ len bytes: what was read, or what a word was
 //! ```
-//! Little-endian. A long work travels as several records, each with how many bytes of it are still ahead, so that the first is denied if the last would be; a message's records ask for and bring [`BATCH_MAX`] bytes together at most.
+//! Little-endian. A long work travels as several records, each with how many bytes of it are still ahead, so that the first is denied
+//! if the last would be; a message's records ask for and bring [`BATCH_MAX`] bytes together at most.
 //!
 //! Errors: [`Malformed`], which ends a connection.
 

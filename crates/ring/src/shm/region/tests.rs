@@ -30,7 +30,7 @@ fn access(len: u64) -> impl Strategy<Value = Access> {
 
 /// What a region should do; `None` where it refuses.
 fn expect(memory: &mut [u8], access: &Access) -> Option<Vec<u8>> {
-    let span = |at: u64, len: usize| (at as usize..at as usize + len);
+    let span = |at: u64, len: usize| at as usize..at as usize + len;
     let word = |memory: &[u8], at: u64| {
         let bytes = at.is_multiple_of(8).then(|| memory.get(span(at, 8)))??;
         Some(u64::from_ne_bytes(bytes.try_into().expect("eight")))
