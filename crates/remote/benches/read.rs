@@ -133,6 +133,9 @@ impl Way for Calls {
     }
 }
 
+/// What rows call it, and how.
+type Named = (&'static str, Box<dyn Way>);
+
 /// What all threads of a process had of processors.
 fn busy(process: &Child) -> Option<Nanos> {
     let tasks = std::fs::read_dir(format!("/proc/{}/task", process.id())).ok()?;
@@ -143,10 +146,7 @@ fn busy(process: &Child) -> Option<Nanos> {
     Some(Nanos(tasks.flatten().filter_map(of).sum()))
 }
 
-fn connect(
-    folder: &std::path::Path,
-    addresses: &[Address],
-) -> Result<Vec<(&'static str, Box<dyn Way>)>, Box<dyn Error>> {
+fn connect(folder: &std::path::Path, addresses: &[Address]) -> Result<Vec<Named>, Box<dyn Error>> {
     let reads = |mut queue: Box<dyn Queue>, name: &str| -> Result<Box<dyn Way>, Box<dyn Error>> {
         let key = queue.open(name, Access::READ)?.key;
         Ok(Box::new(Reads(queue, key)))

@@ -1,7 +1,8 @@
 //! What is used of libibverbs, which is loaded when it is asked for: who builds needs nothing of it, who runs without a card misses nothing.
 //!
-//! Layouts are those of rdma-core's `infiniband/verbs.h`. They cannot change: its `ibv_post_send` and `ibv_poll_cq` are inline, so every program
-//! that was ever built has them in it, as it has the places of both functions in a context. Sizes and places were printed by a C program that includes the header, and are held below.
+//! Layouts are those of rdma-core's `infiniband/verbs.h`. They cannot change: its `ibv_post_send` and `ibv_poll_cq` are inline, so every program that was
+//! ever built has them in it, as it has the places of both functions in a context. Sizes and places were printed by a C program that includes the header,
+//! and are held below.
 
 use libloading::Library;
 use std::ffi::{c_char, c_int, c_void};
