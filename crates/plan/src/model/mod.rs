@@ -4,6 +4,7 @@
 
 mod answering;
 mod audit;
+mod diff;
 mod evaluation;
 mod files;
 mod fit;
