@@ -157,6 +157,36 @@ fn the_files_that_the_documents_show_are_right() {
     assert!(String::from_utf8_lossy(&wrong.stderr).contains("has no class"));
 }
 
+/// The one that the document shows, beside what was published, and in a sweep.
+#[test]
+fn an_experiment_that_is_a_file_runs() {
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
+    let blocks = fenced("extend-model.md", "toml");
+    let file = folder.path().join("kv-sizes.toml");
+    fs::write(&file, &blocks[3]).expect("there is room");
+    let checked = good(millrace(&["model", "check", text(&file)]));
+    assert!(checked.contains("experiment KV-SIZES on bluefield2-ib"), "{checked}");
+    let published = blocks[2].replace(
+        "N1 | one NIC | 1 under way | latency",
+        "KV-SIZES | A1 | GET.reply 64 B, 1 under way | latency",
+    );
+    fs::write(folder.path().join("kv-sizes.results.toml"), published).expect("there is room");
+    let said = good(millrace(&["repro", "run", text(&file)]));
+    assert!(
+        said.starts_with(blocks[3].lines().nth(1).and_then(|line| line.split('"').nth(1)).expect("a title")),
+        "{said}"
+    );
+    assert!(said.contains("calibration: 1 numbers, worst ") && said.contains("not run: N1"), "{said}");
+    let swept = "title = \"s\"\nexperiment = \"kv-sizes.toml\"\nkeep = [\"A1 | * | unloaded latency\"]\n[[axis]]\n\
+                 number = \"bluefield2-ib | network.latency\"\nvalues = [150, 400]\n";
+    let (file, out) = (folder.path().join("of-file.toml"), folder.path().join("of-file"));
+    fs::write(&file, swept).expect("there is room");
+    assert!(
+        good(millrace(&["sweep", "run", text(&file), "--out", text(&out)]))
+            .contains("2 runs, 4 rows, digest")
+    );
+}
+
 #[test]
 fn what_moved_between_two_runs_is_said() {
     let folder = TempDir::with_prefix("millrace-").expect("a folder");

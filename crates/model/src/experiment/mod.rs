@@ -5,6 +5,7 @@
 
 pub mod audit;
 pub mod compare;
+pub mod file;
 pub mod fit;
 pub mod published;
 pub mod rank;

@@ -4,6 +4,7 @@ use super::{Failure, platform, read};
 use crate::print;
 use bench::report::Table;
 use clap::Args;
+use model::experiment::file::FileExperiment;
 use model::experiment::published::Results;
 use model::platform::shipped::SHIPPED;
 use model::platform::{Class, Number};
@@ -91,7 +92,7 @@ fn numbers(platform: &Platform) -> Table {
     table
 }
 
-/// Check a file of a platform, of published results or of a sweep: what is wrong is said with its line
+/// Check a file of a platform, of an experiment, of published results or of a sweep: what is wrong is said with its line
 #[derive(Args, Debug)]
 pub struct Check {
     /// The file
@@ -124,6 +125,11 @@ fn checked(text: &str, file: &str) -> Result<String, Failure> {
             sweep.axes.len(),
             sweep.runs()
         ));
+    }
+    if table.contains_key("platforms") {
+        let own = FileExperiment::parse(text, file)?;
+        let platforms = own.platforms.join(", ");
+        return Ok(format!("experiment {} on {platforms}: {}", own.id, own.title));
     }
     let platform = Platform::parse(text, file)?;
     model::machine::check(&platform)?;

@@ -8,6 +8,7 @@ mod diff;
 mod evaluation;
 mod files;
 mod fit;
+pub(crate) mod of_file;
 mod rank;
 pub mod repro;
 mod validate;

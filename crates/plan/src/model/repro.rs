@@ -4,7 +4,7 @@
 //! rows is the same on every machine and with any number of threads.
 
 use crate::model::diff::Diff;
-use crate::model::{evaluation, platform_text};
+use crate::model::{evaluation, of_file, platform_text};
 use crate::parallel;
 use crate::print;
 use crate::timed;
@@ -37,7 +37,7 @@ pub struct Repro {
 enum Command {
     /// List systems and experiments
     List(List),
-    /// Run experiments by id
+    /// Run experiments by id, or of files
     Run(Run),
     /// Run all of them
     All(Options),
@@ -53,8 +53,8 @@ struct List {
 
 #[derive(Args, Debug)]
 struct Run {
-    /// Ids, as `millrace repro list` shows them
-    #[arg(required = true, value_name = "ID")]
+    /// Ids, as `millrace repro list` shows them, or files of experiments (names that end in .toml)
+    #[arg(required = true, value_name = "ID|FILE")]
     ids: Vec<String>,
 
     #[command(flatten)]
@@ -106,9 +106,13 @@ impl Repro {
             Command::List(options) => list(options.json),
             Command::All(options) => reproduce(&all().collect::<Vec<_>>(), options),
             Command::Run(run) => {
-                run.ids.iter().try_for_each(|id| experiment(id).map(|_| ()))?;
-                let wanted = all().filter(|(_, of)| run.ids.iter().any(|id| id == of.id));
-                reproduce(&wanted.collect::<Vec<_>>(), &run.options)
+                let (files, ids): (Vec<_>, Vec<_>) = run.ids.iter().partition(|name| of_file::is_file(name));
+                ids.iter().try_for_each(|id| experiment(id).map(|_| ()))?;
+                let wanted = all().filter(|(_, of)| ids.iter().any(|id| *id == of.id));
+                let own =
+                    files.into_iter().map(|file| of_file::system(file)).collect::<Result<Vec<_>, _>>()?;
+                let own = own.into_iter().map(|system| (system, &system.experiments[0]));
+                reproduce(&wanted.chain(own).collect::<Vec<_>>(), &run.options)
             }
             Command::Diff(_) => Ok(()),
         }
@@ -154,11 +158,8 @@ fn reproduce(jobs: &[Job<'_>], options: &Options) -> Result<(), Failure> {
     let mut text = String::new();
     let mut sections = Vec::new();
     let most = evaluation::plots_each(jobs.len());
-    for system in systems() {
+    for system in of_jobs(jobs) {
         let rows = rows_of(system, jobs, &ran);
-        if rows.iter().next().is_none() {
-            continue;
-        }
         let results = system.results()?;
         if results.all.is_empty() {
             let count = rows.iter().count();
@@ -209,6 +210,17 @@ fn run_all(jobs: &[Job<'_>], options: &Options) -> Result<Vec<Rows>, Failure> {
     };
     let rows = parallel::map(jobs, "experiments", run);
     Ok(rows.into_iter().collect::<Result<_, _>>()?)
+}
+
+/// The systems of the jobs, in the order of the jobs.
+fn of_jobs<'a>(jobs: &[Job<'a>]) -> Vec<&'a System> {
+    let mut systems: Vec<&System> = Vec::new();
+    for (system, _) in jobs {
+        if systems.iter().all(|known| known.name != system.name) {
+            systems.push(system);
+        }
+    }
+    systems
 }
 
 fn rows_of(system: &System, jobs: &[Job<'_>], ran: &[Rows]) -> Rows {
