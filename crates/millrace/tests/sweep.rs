@@ -185,6 +185,9 @@ fn an_experiment_that_is_a_file_runs() {
         good(millrace(&["sweep", "run", text(&file), "--out", text(&out)]))
             .contains("2 runs, 4 rows, digest")
     );
+    assert!(
+        good(millrace(&["model", "check", text(&file)])).contains("sweep of KV-SIZES over 1 numbers, 2 runs")
+    );
 }
 
 #[test]

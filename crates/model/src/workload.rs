@@ -32,7 +32,8 @@
 //! ```
 //! A class that only others call has share 0. See [`calls`].
 //!
-//! Files: [`shipped`] the workloads that come with this crate; `check` what a file must say; [`edit`] numbers that are set otherwise; [`calls`] classes that call others.
+//! Files: [`shipped`] the workloads that come with this crate; `check` what a file must say; [`edit`] numbers that are set otherwise; [`calls`] classes
+//! that call others.
 
 pub mod calls;
 mod check;

@@ -40,6 +40,8 @@ use std::collections::BTreeMap;
 const RUNS_MAX: usize = 10_000;
 /// Requests under way at most.
 const WINDOW_MAX: u64 = 1 << 16;
+/// Requests per second: below, a span has none; beyond, they are nearer than a machine could tell apart.
+const RATES: std::ops::RangeInclusive<f64> = 1.0..=1e9;
 /// Of warm-up and span, each: beyond, a run takes minutes.
 const SPAN_MAX: Picos = Picos(100_000_000_000);
 
@@ -128,7 +130,11 @@ impl TryFrom<String> for Rate {
     type Error = String;
 
     fn try_from(text: String) -> Result<Rate, String> {
-        edit::rate(&text).map(|per_second| Rate { text, per_second })
+        let per_second = edit::rate(&text)?;
+        if !RATES.contains(&per_second) {
+            return Err(format!("{text:?} is no rate that can be run: from 1 to 1G per second"));
+        }
+        Ok(Rate { text, per_second })
     }
 }
 
@@ -393,6 +399,7 @@ values = ["64 B", "4 KiB"]
             ("GET.reply", "GET.replay", "no GET.replay; there are keys"),
             ("4 KiB", "much", "no value"),
             ("\"1M\"", "\"fast\"", "a.toml:9: \"fast\" is no rate"),
+            ("\"1M\"", "\"99G\"", "from 1 to 1G per second"),
             ("id = \"KV\"", "id = \"a | b\"", "must be a word"),
             ("title", "titel", "a.toml:3: "),
             ("windows = [1, 64]", "windows = [1]\nspan = \"1h\"", "no time"),

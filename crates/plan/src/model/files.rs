@@ -1,6 +1,6 @@
 //! `millrace model platforms` and `check`: which files there are, and whether one is right.
 
-use super::{Failure, platform, read};
+use super::{Failure, of_file, platform, read};
 use crate::print;
 use bench::report::Table;
 use clap::Args;
@@ -103,7 +103,11 @@ pub struct Check {
 impl Check {
     /// Prints what the file is.
     pub fn run(&self) -> Result<(), Failure> {
-        print(&format!("{}: {}\n", self.file, checked(&read(&self.file)?, &self.file)?))
+        let text = read(&self.file)?;
+        // What is wrong is said with the line of the file as it was written; then what a sweep takes from another file.
+        checked(&text, &self.file)?;
+        let said = checked(&of_file::whole(text, &self.file)?, &self.file)?;
+        print(&format!("{}: {said}\n", self.file))
     }
 }
 
