@@ -139,7 +139,7 @@ impl Difference {
     }
 
     /// By system, then by experiment, in the order in which they are listed; those of experiments that are in no list last.
-    fn by_system(&self) -> Vec<(Option<&'static System>, Vec<(&str, Vec<&Moved>)>)> {
+    fn by_system(&self) -> Vec<OfSystem<'_>> {
         let mut groups: BTreeMap<(usize, usize, &str), Vec<&Moved>> = BTreeMap::new();
         let of = |id: &str| {
             let listed = systems()
@@ -151,14 +151,14 @@ impl Difference {
             let (system, experiment) = of(&row.at[0]);
             groups.entry((system, experiment, &row.at[0])).or_default().push(row);
         }
-        let mut all: Vec<(usize, Option<&System>, Vec<(&str, Vec<&Moved>)>)> = Vec::new();
-        for ((system, _, id), rows) in groups {
-            match all.last_mut().filter(|(last, ..)| *last == system) {
-                Some((.., its)) => its.push((id, rows)),
-                None => all.push((system, systems().nth(system), vec![(id, rows)])),
+        let mut all: Vec<OfSystem<'_>> = Vec::new();
+        for ((at, _, id), rows) in groups {
+            match all.last_mut().filter(|last| last.at == at) {
+                Some(last) => last.experiments.push((id, rows)),
+                None => all.push(OfSystem { at, system: systems().nth(at), experiments: vec![(id, rows)] }),
             }
         }
-        all.into_iter().map(|(_, system, its)| (system, its)).collect()
+        all
     }
 
     /// Published results of a system that are told otherwise now: before, after.
@@ -174,6 +174,15 @@ impl Difference {
         // What was run in neither, or is not modelled, is the same in both.
         all.filter(|(_, [before, after])| said(before) != said(after)).collect()
     }
+}
+
+/// Rows of a system that differ, by experiment.
+struct OfSystem<'a> {
+    /// Which, in the list.
+    at: usize,
+    /// None of experiments that are in no list.
+    system: Option<&'static System>,
+    experiments: Vec<(&'a str, Vec<&'a Moved>)>,
 }
 
 /// A verdict in a word: by how much it is off.
@@ -203,7 +212,7 @@ impl Diff {
 
     fn tables(&self, all: &Difference) -> Result<String, Failure> {
         let mut text: String = all.made().into_iter().map(|line| line + "\n").collect();
-        for (system, experiments) in all.by_system() {
+        for OfSystem { system, experiments, .. } in all.by_system() {
             let title = system.map_or("experiments of files", |system| system.title);
             text += &format!("{}{title}\n", if text.is_empty() { "" } else { "\n" });
             for (id, rows) in experiments {
@@ -232,7 +241,7 @@ impl Diff {
 
     fn to_json(&self, all: &Difference) -> Result<Value, Failure> {
         let (mut rows, mut results) = (Vec::new(), Vec::new());
-        for (system, experiments) in all.by_system() {
+        for OfSystem { system, experiments, .. } in all.by_system() {
             let name = system.map_or("", |system| system.name);
             for row in experiments.iter().flat_map(|(_, rows)| rows) {
                 let side = |of: &Option<Said>| {
