@@ -20,12 +20,15 @@ Requires-Python: {_PROJECT["requires-python"]}
 Description-Content-Type: text/markdown
 
 """
+# Of deploy/: from there in the repository, from the package in an archive of sources.
+_TEMPLATES = ("slurm-sweep.sbatch", "kubernetes-sweep.yaml")
 _WHEEL = "Wheel-Version: 1.0\nGenerator: build_backend\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
 
 
 def build_wheel(wheel_directory: str, config_settings: Any = None, metadata_directory: Any = None) -> str:
     """A wheel: the package's files, metadata, and a record of both."""
     files = {f"millrace/{path.name}": path.read_bytes() for path in sorted((_ROOT / "millrace").glob("*.py"))}
+    files |= {f"millrace/{name}": _template(name).read_bytes() for name in _TEMPLATES}
     files["millrace/py.typed"] = b""
     info = f"{_NAME}.dist-info"
     files[f"{info}/METADATA"] = (_METADATA + (_ROOT / "README.md").read_text()).encode()
@@ -46,7 +49,14 @@ def build_sdist(sdist_directory: str, config_settings: Any = None) -> str:
         for path in ["pyproject.toml", "README.md", "build_backend.py", *(_ROOT / "millrace").glob("*.py")]:
             name = (_ROOT / path).relative_to(_ROOT)
             archive.add(_ROOT / path, f"{_NAME}/{name}")
+        for template in _TEMPLATES:
+            archive.add(_template(template), f"{_NAME}/millrace/{template}")
     return sdist
+
+
+def _template(name: str) -> Path:
+    shipped = _ROOT / "millrace" / name
+    return shipped if shipped.is_file() else _ROOT.parents[1] / "deploy" / name
 
 
 def _digest(data: bytes) -> str:

@@ -3,6 +3,7 @@
 import csv
 import subprocess
 import sys
+import tarfile
 import tempfile
 import unittest
 import zipfile
@@ -26,7 +27,19 @@ class Package(unittest.TestCase):
                 record = next(name for name in names if name.endswith("/RECORD"))
                 recorded = [row[0] for row in csv.reader(archive.read(record).decode().splitlines())]
             self.assertEqual(sorted(recorded), sorted(names))
+            # What executors fill in comes from deploy/, so that there is one of each.
+            self.assertIn("millrace/slurm-sweep.sbatch", names)
+            self.assertIn("millrace/kubernetes-sweep.yaml", names)
             self.assertIn(wheel, python("import millrace; print(millrace.Client, millrace.__file__)", folder=Path(folder) / wheel))
+            # An archive of sources makes the same wheel, without the repository around it.
+            again = Path(folder) / "again"
+            with tarfile.open(Path(folder) / sdist) as sources:
+                sources.extractall(folder, filter="data")
+            again.mkdir()
+            python(BUILD, str(again), folder=Path(folder) / sdist.removesuffix(".tar.gz"))
+            self.assertEqual((again / wheel).read_bytes()[:4], b"PK\x03\x04")
+            with zipfile.ZipFile(again / wheel) as archive:
+                self.assertEqual(sorted(archive.namelist()), sorted(names))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ mod command;
 use bench::probe;
 use clap::{CommandFactory as _, Parser, Subcommand};
 use command::pages::{Completions, Man};
-use command::{Failure, metrics, output, products, registers};
+use command::{Failure, metrics, output, printed, products, registers};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serve::process::logger;
 use serve::process::tls::TlsClientArgs;
@@ -55,7 +55,7 @@ impl Command {
             #[cfg(feature = "rec")]
             Command::Rec(rec) => printed(rec.run())?,
             #[cfg(feature = "model")]
-            Command::Model(command) => printed(command.run())?,
+            Command::Model(command) => return command.run(),
             #[cfg(feature = "lab")]
             Command::Lab(command) => command.run()?,
             Command::Probe(args) => probe::run(args)?,
@@ -76,12 +76,6 @@ impl Command {
 fn raise_descriptor_limit() {
     let limit = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
-}
-
-/// How a command ended that only prints.
-fn printed(result: Result<(), Box<dyn std::error::Error>>) -> Result<(), Failure> {
-    result
-        .map_err(|error| Failure { code: if output::is_closed(&*error) { output::CLOSED } else { 1 }, error })
 }
 
 fn main() -> ExitCode {

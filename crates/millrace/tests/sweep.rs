@@ -22,6 +22,12 @@ fn text(path: &Path) -> &str {
     path.to_str().expect("it is a name")
 }
 
+/// `repro diff` of two files in the folder.
+fn diff(folder: &TempDir, files: [&str; 2], words: &[&str]) -> Output {
+    let files = files.map(|name| folder.path().join(name));
+    millrace(&[&["repro", "diff", text(&files[0]), text(&files[1])], words].concat())
+}
+
 /// The part of a line from `digest` on.
 fn digest(dir: &Path) -> String {
     let line = good(millrace(&["sweep", "digest", text(dir)]));
@@ -141,7 +147,53 @@ fn the_files_that_the_documents_show_are_right() {
     assert!(check("sweep.toml", &sweeps[0]).contains("sweep of F4"));
     let (file, out) = (folder.path().join("sweep.toml"), folder.path().join("rows"));
     assert!(good(millrace(&["sweep", "run", text(&file), "--out", text(&out)])).contains("digest"));
-    // A platform's file in place of the shipped one of its name, and one that is wrong.
+    // A platform that is wrong.
+    let shipped =
+        fs::read_to_string(format!("{ROOT}/crates/model/platforms/bluefield2-ib.toml")).expect("it is there");
+    let file = folder.path().join("mine.toml");
+    fs::write(&file, shipped.replacen("class = \"published\", ", "", 1)).expect("there is room");
+    let wrong = millrace(&["model", "check", text(&file)]);
+    assert!(!wrong.status.success());
+    assert!(String::from_utf8_lossy(&wrong.stderr).contains("has no class"));
+}
+
+/// The one that the document shows, beside what was published, and in a sweep.
+#[test]
+fn an_experiment_that_is_a_file_runs() {
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
+    let blocks = fenced("extend-model.md", "toml");
+    let file = folder.path().join("kv-sizes.toml");
+    fs::write(&file, &blocks[3]).expect("there is room");
+    let checked = good(millrace(&["model", "check", text(&file)]));
+    assert!(checked.contains("experiment KV-SIZES on bluefield2-ib"), "{checked}");
+    let published = blocks[2].replace(
+        "N1 | one NIC | 1 under way | latency",
+        "KV-SIZES | A1 | GET.reply 64 B, 1 under way | latency",
+    );
+    fs::write(folder.path().join("kv-sizes.results.toml"), published).expect("there is room");
+    let said = good(millrace(&["repro", "run", text(&file)]));
+    assert!(
+        said.starts_with(blocks[3].lines().nth(1).and_then(|line| line.split('"').nth(1)).expect("a title")),
+        "{said}"
+    );
+    assert!(said.contains("calibration: 1 numbers, worst ") && said.contains("not run: N1"), "{said}");
+    let swept = "title = \"s\"\nexperiment = \"kv-sizes.toml\"\nkeep = [\"A1 | * | unloaded latency\"]\n[[axis]]\n\
+                 number = \"bluefield2-ib | network.latency\"\nvalues = [150, 400]\n";
+    let (file, out) = (folder.path().join("of-file.toml"), folder.path().join("of-file"));
+    fs::write(&file, swept).expect("there is room");
+    assert!(
+        good(millrace(&["sweep", "run", text(&file), "--out", text(&out)]))
+            .contains("2 runs, 4 rows, digest")
+    );
+    assert!(
+        good(millrace(&["model", "check", text(&file)])).contains("sweep of KV-SIZES over 1 numbers, 2 runs")
+    );
+}
+
+#[test]
+fn what_moved_between_two_runs_is_said() {
+    let folder = TempDir::with_prefix("millrace-").expect("a folder");
+    // A platform's file in place of the shipped one of its name.
     let shipped =
         fs::read_to_string(format!("{ROOT}/crates/model/platforms/bluefield2-ib.toml")).expect("it is there");
     let file = folder.path().join("mine.toml");
@@ -154,10 +206,21 @@ fn the_files_that_the_documents_show_are_right() {
         ),
     )
     .expect("there is room");
-    let rows = |words: &[&str]| good(millrace(&[&["repro", "run", "F4", "--json"], words].concat()));
-    assert!(rows(&[]) != rows(&["--platform", text(&file)]), "larger packets are fewer");
-    fs::write(&file, shipped.replacen("class = \"published\", ", "", 1)).expect("there is room");
-    let wrong = millrace(&["model", "check", text(&file)]);
-    assert!(!wrong.status.success());
-    assert!(String::from_utf8_lossy(&wrong.stderr).contains("has no class"));
+    let rows = |name: &str, words: &[&str]| {
+        let rows = good(millrace(&[&["repro", "run", "F4", "--json"], words].concat()));
+        fs::write(folder.path().join(name), rows).expect("there is room");
+    };
+    rows("before.jsonl", &[]);
+    rows("after.jsonl", &["--platform", text(&file)]);
+    // Larger packets are fewer, and which platform it was is said.
+    let moved = diff(&folder, ["before.jsonl", "after.jsonl"], &[]);
+    assert_eq!(moved.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&moved.stdout).into_owned();
+    assert!(said.starts_with("platforms: as they are shipped before, bluefield2-ib#"), "{said}");
+    assert!(said.contains("F4: bandwidth and packets on PCIe") && said.contains("PCIe1 packets"), "{said}");
+    let same = diff(&folder, ["before.jsonl", "before.jsonl"], &["--above", "0%"]);
+    assert!(good(same).contains("0 moved by more than 0 %, 0 by less; 0 came, 0 went"));
+    let foreign = diff(&folder, ["before.jsonl", "mine.toml"], &["--json"]);
+    assert_eq!(foreign.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&foreign.stderr).contains("mine.toml:1: no row of a run"));
 }

@@ -51,6 +51,17 @@ pub enum Generation {
 }
 
 impl Generation {
+    /// By its number: what is before or after those that machines here have is taken for the nearest of these.
+    pub const fn numbered(number: u64) -> Generation {
+        match number {
+            ..=1 => Generation::One,
+            2 => Generation::Two,
+            3 => Generation::Three,
+            4 => Generation::Four,
+            _ => Generation::Five,
+        }
+    }
+
     /// Bits per second and lane, the coding taken off.
     pub const fn lane_bits(self) -> u64 {
         match self {

@@ -32,10 +32,12 @@
 //! ```
 //! A class that only others call has share 0. See [`calls`].
 //!
-//! Files: [`shipped`] the workloads that come with this crate; `check` what a file must say; [`calls`] classes that call others.
+//! Files: [`shipped`] the workloads that come with this crate; `check` what a file must say; [`edit`] numbers that are set otherwise; [`calls`] classes
+//! that call others.
 
 pub mod calls;
 mod check;
+pub mod edit;
 pub mod shipped;
 
 use crate::alternative::Place;

@@ -32,3 +32,9 @@ impl<E: Into<Box<dyn std::error::Error>>> From<E> for Failure {
         Failure { error: error.into(), code: 1 }
     }
 }
+
+/// How a command ended that only prints.
+pub fn printed<T>(result: Result<T, Box<dyn std::error::Error>>) -> Result<T, Failure> {
+    result
+        .map_err(|error| Failure { code: if output::is_closed(&*error) { output::CLOSED } else { 1 }, error })
+}

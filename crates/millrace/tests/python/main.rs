@@ -43,7 +43,10 @@ fn python() -> Option<Command> {
 #[test]
 fn the_python_client_passes_its_own_tests() {
     let Some(mut python) = python() else { return };
-    let output = python.args(["-m", "unittest", "discover", "tests"]).output().expect("it was found before");
+    let python = python
+        .args(["-m", "unittest", "discover", "tests"])
+        .env("MILLRACE_BIN", env!("CARGO_BIN_EXE_millrace"));
+    let output = python.output().expect("it was found before");
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && text.contains("\nRan "), "{text}");
 }

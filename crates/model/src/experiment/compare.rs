@@ -53,10 +53,15 @@ pub fn compare<'a>(results: &'a Results, rows: &Rows) -> Vec<Compared<'a>> {
 
 /// How one came out.
 pub fn judge(result: &Published, rows: &Rows) -> Verdict {
-    let value = |place: &Place| {
+    judge_by(result, &|place| {
         let row = rows.find(&place.experiment, &place.variant, &place.point, &place.metric);
-        row.map(|row| row.value).ok_or_else(|| Verdict::NoRow(place.clone()))
-    };
+        row.map(|row| row.value)
+    })
+}
+
+/// The same with the values of places that somebody else looks up: of rows that were written down.
+pub fn judge_by(result: &Published, value_at: &dyn Fn(&Place) -> Option<f64>) -> Verdict {
+    let value = |place: &Place| value_at(place).ok_or_else(|| Verdict::NoRow(place.clone()));
     let verdict = || {
         Ok(match &result.claim {
             None => Verdict::NotModelled,

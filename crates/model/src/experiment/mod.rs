@@ -5,6 +5,7 @@
 
 pub mod audit;
 pub mod compare;
+pub mod file;
 pub mod fit;
 pub mod published;
 pub mod rank;
@@ -99,6 +100,9 @@ impl Rows {
     }
 }
 
+/// What runs a setup on machines of a set, with a seed: a function of a system's module, or what a file says.
+pub type Run = dyn Fn(&Platforms, u64) -> Result<Rows, LoadError> + Send + Sync;
+
 /// A setup that can be run.
 #[derive(Clone, Copy)]
 pub struct Experiment {
@@ -107,7 +111,7 @@ pub struct Experiment {
     /// In a line.
     pub title: &'static str,
     /// Runs it on machines of this set, with a seed.
-    pub run: fn(&Platforms, u64) -> Result<Rows, LoadError>,
+    pub run: &'static Run,
 }
 
 impl fmt::Debug for Experiment {

@@ -31,7 +31,7 @@ of = "X1 | NIC | 64 B | latency"
 "#;
 
 /// Latency is the NIC's and a service.
-pub(crate) const EXPERIMENT: Experiment = Experiment { id: "X1", title: "a toy", run };
+pub(crate) const EXPERIMENT: Experiment = Experiment { id: "X1", title: "a toy", run: &run };
 
 pub(crate) fn platform() -> Platform {
     Platform::parse(PLATFORM, "toy.toml").expect("it is right")

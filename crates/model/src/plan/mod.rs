@@ -195,6 +195,16 @@ impl Task<'_> {
     }
 }
 
+/// The setting that a plan of a workload on a platform weighs: its alternatives in one machine, calls of classes and allowed places seen to.
+///
+/// # Errors
+/// See [`PlanError`].
+pub fn setting(platform: &Platform, workload: &Workload, seed: u64) -> Result<Setting, PlanError> {
+    let question = &Question { seed, ..Question::default() };
+    let task = Task { builder: families::builder(platform, workload)?, platform, workload, question };
+    Ok(task.setting(platform)?)
+}
+
 /// The plan of a workload on a platform.
 ///
 /// # Errors

@@ -46,6 +46,9 @@ impl Sweep {
         let mut print = Fingerprint::new();
         print.bytes(VERSION.as_bytes());
         print.bytes(self.experiment.as_bytes());
+        if let Some(own) = &self.own {
+            print.bytes(format!("{own:?}").as_bytes());
+        }
         print.number(seed);
         for (axis, value) in self.axes.iter().zip(point) {
             print.bytes(axis.to_string().as_bytes());

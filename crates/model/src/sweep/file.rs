@@ -2,7 +2,7 @@
 //!
 //! ```toml
 //! title = "the SoC's memory"
-//! experiment = "F3"                     # as `millrace repro list` shows it
+//! experiment = "F3"                     # as `millrace repro list` shows it, or a table: an experiment that is a file
 //! seeds = [1, 2]                        # every point is run with each; [1] if not said
 //! keep = ["SNIC ② | * | throughput"]    # rows to keep, variant | point | metric; all if not said
 //!
@@ -27,6 +27,7 @@
 
 use super::design::{Design, Values};
 use crate::experiment::Row;
+use crate::experiment::file::FileExperiment;
 use crate::platform::unit::Dimension;
 use crate::platform::{Number, NumberPlace, Platforms};
 use serde::Deserialize;
@@ -46,6 +47,8 @@ pub struct Sweep {
     pub title: String,
     /// The id of the experiment.
     pub experiment: String,
+    /// The experiment, if the file says it itself.
+    pub own: Option<FileExperiment>,
     /// Which numbers are moved.
     pub axes: Vec<NumberPlace>,
     /// Every point is run with each of them.
@@ -59,7 +62,7 @@ pub struct Sweep {
 #[serde(deny_unknown_fields)]
 struct File {
     title: String,
-    experiment: String,
+    experiment: Spanned<toml::Value>,
     #[serde(default = "one_seed")]
     seeds: Spanned<Vec<u64>>,
     #[serde(default)]
@@ -144,6 +147,9 @@ impl Sweep {
         };
         let table: File = toml::from_str(text)
             .map_err(|error| wrong(error.span().map_or(0, |span| span.start), error.message()))?;
+        let at = table.experiment.span().start;
+        let (experiment, own) =
+            experiment_of(table.experiment.into_inner()).map_err(|why| wrong(at, &why))?;
         if table.seeds.get_ref().is_empty() {
             return Err(wrong(table.seeds.span().start, "seeds must have at least one"));
         }
@@ -169,15 +175,8 @@ impl Sweep {
         };
         let axes = table.axes.into_iter().map(|axis| axis.into_inner().number).collect();
         let seeds = table.seeds.into_inner();
-        let sweep = Sweep {
-            title: table.title,
-            experiment: table.experiment,
-            axes,
-            seeds,
-            keep: table.keep,
-            values,
-            design,
-        };
+        let sweep =
+            Sweep { title: table.title, experiment, own, axes, seeds, keep: table.keep, values, design };
         let runs = sweep.design.points().and_then(|points| points.checked_mul(sweep.seeds.len() as u64));
         match runs {
             Some(runs) if (1..=MOST_RUNS).contains(&runs) => Ok(sweep),
@@ -195,6 +194,18 @@ impl Sweep {
     pub fn run(&self, number: u64) -> (Vec<f64>, u64) {
         let seeds = self.seeds.len() as u64;
         (self.design.point(number / seeds, &self.values), self.seeds[(number % seeds) as usize])
+    }
+}
+
+/// An id, or a table and the id in it.
+fn experiment_of(value: toml::Value) -> Result<(String, Option<FileExperiment>), String> {
+    match value {
+        toml::Value::String(id) => Ok((id, None)),
+        table @ toml::Value::Table(_) => {
+            let own = FileExperiment::of(table).map_err(|why| format!("experiment: {why}"))?;
+            Ok((own.id.clone(), Some(own)))
+        }
+        _ => Err("experiment must be an id, or the table of an experiment's file".into()),
     }
 }
 

@@ -34,15 +34,19 @@ pub struct System {
 }
 
 impl System {
-    /// Experiments of ours: nobody published what they should say.
+    /// Experiments that nobody published results of.
     pub const fn own(name: &'static str, title: &'static str, experiments: &'static [Experiment]) -> System {
-        System {
-            name,
-            title,
-            experiments,
-            platforms: &[],
-            published: ("own", "system = \"\"\nsource = \"\"\nresult = []"),
-        }
+        System::with(name, title, experiments, ("own", "system = \"\"\nsource = \"\"\nresult = []"))
+    }
+
+    /// Experiments beside published results: the name and the text of their file.
+    pub const fn with(
+        name: &'static str,
+        title: &'static str,
+        experiments: &'static [Experiment],
+        published: (&'static str, &'static str),
+    ) -> System {
+        System { name, title, experiments, platforms: &[], published }
     }
 
     /// One that one can work out in the head.

@@ -1,9 +1,10 @@
 //! `millrace model platforms` and `check`: which files there are, and whether one is right.
 
-use super::{Failure, platform, read};
+use super::{Failure, of_file, platform, read};
 use crate::print;
 use bench::report::Table;
 use clap::Args;
+use model::experiment::file::FileExperiment;
 use model::experiment::published::Results;
 use model::platform::shipped::SHIPPED;
 use model::platform::{Class, Number};
@@ -91,7 +92,7 @@ fn numbers(platform: &Platform) -> Table {
     table
 }
 
-/// Check a file of a platform, of published results or of a sweep: what is wrong is said with its line
+/// Check a file of a platform, of an experiment, of published results or of a sweep: what is wrong is said with its line
 #[derive(Args, Debug)]
 pub struct Check {
     /// The file
@@ -102,7 +103,11 @@ pub struct Check {
 impl Check {
     /// Prints what the file is.
     pub fn run(&self) -> Result<(), Failure> {
-        print(&format!("{}: {}\n", self.file, checked(&read(&self.file)?, &self.file)?))
+        let text = read(&self.file)?;
+        // What is wrong is said with the line of the file as it was written; then what a sweep takes from another file.
+        checked(&text, &self.file)?;
+        let said = checked(&of_file::whole(text, &self.file)?, &self.file)?;
+        print(&format!("{}: {said}\n", self.file))
     }
 }
 
@@ -124,6 +129,11 @@ fn checked(text: &str, file: &str) -> Result<String, Failure> {
             sweep.axes.len(),
             sweep.runs()
         ));
+    }
+    if table.contains_key("platforms") {
+        let own = FileExperiment::parse(text, file)?;
+        let platforms = own.platforms.join(", ");
+        return Ok(format!("experiment {} on {platforms}: {}", own.id, own.title));
     }
     let platform = Platform::parse(text, file)?;
     model::machine::check(&platform)?;

@@ -4,9 +4,11 @@
 
 mod answering;
 mod audit;
+mod diff;
 mod evaluation;
 mod files;
 mod fit;
+pub(crate) mod of_file;
 mod rank;
 pub mod repro;
 mod validate;

@@ -3,7 +3,8 @@
 //! Experiments are independent and deterministic: threads take the next one, rows are put together in the order of the list. So the digest of all
 //! rows is the same on every machine and with any number of threads.
 
-use crate::model::evaluation;
+use crate::model::diff::Diff;
+use crate::model::{evaluation, of_file, platform_text};
 use crate::parallel;
 use crate::print;
 use crate::timed;
@@ -14,6 +15,7 @@ use model::experiment::published::Standing;
 use model::experiment::{Experiment, Row, Rows};
 use model::system::{self, System};
 use model::{Platform, Platforms};
+use serde_json::{Map, Value, json};
 use sim::Fingerprint;
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -35,10 +37,11 @@ pub struct Repro {
 enum Command {
     /// List systems and experiments
     List(List),
-    /// Run experiments by id
+    /// Run experiments by id, or of files
     Run(Run),
     /// Run all of them
     All(Options),
+    Diff(Diff),
 }
 
 #[derive(Args, Debug)]
@@ -50,8 +53,8 @@ struct List {
 
 #[derive(Args, Debug)]
 struct Run {
-    /// Ids, as `millrace repro list` shows them
-    #[arg(required = true, value_name = "ID")]
+    /// Ids, as `millrace repro list` shows them, or files of experiments (names that end in .toml)
+    #[arg(required = true, value_name = "ID|FILE")]
     ids: Vec<String>,
 
     #[command(flatten)]
@@ -81,26 +84,43 @@ type Job<'a> = (&'a System, &'a Experiment);
 type Failure = Box<dyn Error>;
 
 impl Repro {
-    /// Does it.
+    /// The exit status of a failure: a comparison's own is 1 where something moved.
+    pub fn status_of_failure(&self) -> u8 {
+        if matches!(self.command, Command::Diff(_)) { 2 } else { 1 }
+    }
+
+    /// Does it; the exit status.
     ///
     /// # Errors
-    /// An unknown id, a file of the model that is wrong, or a page that cannot be written.
-    pub fn run(&self) -> Result<(), Failure> {
+    /// An unknown id, a file that is wrong, or a page that cannot be written.
+    pub fn run(&self) -> Result<u8, Failure> {
+        if let Command::Diff(diff) = &self.command {
+            return diff.run().map(u8::from);
+        }
+        self.run_experiments().map(|()| 0)
+    }
+
+    fn run_experiments(&self) -> Result<(), Failure> {
         let all = || systems().flat_map(|system| system.experiments.iter().map(move |of| (system, of)));
         match &self.command {
             Command::List(options) => list(options.json),
             Command::All(options) => reproduce(&all().collect::<Vec<_>>(), options),
             Command::Run(run) => {
-                run.ids.iter().try_for_each(|id| experiment(id).map(|_| ()))?;
-                let wanted = all().filter(|(_, of)| run.ids.iter().any(|id| id == of.id));
-                reproduce(&wanted.collect::<Vec<_>>(), &run.options)
+                let (files, ids): (Vec<_>, Vec<_>) = run.ids.iter().partition(|name| of_file::is_file(name));
+                ids.iter().try_for_each(|id| experiment(id).map(|_| ()))?;
+                let wanted = all().filter(|(_, of)| ids.iter().any(|id| *id == of.id));
+                let own =
+                    files.into_iter().map(|file| of_file::system(file)).collect::<Result<Vec<_>, _>>()?;
+                let own = own.into_iter().map(|system| (system, &system.experiments[0]));
+                reproduce(&wanted.chain(own).collect::<Vec<_>>(), &run.options)
             }
+            Command::Diff(_) => Ok(()),
         }
     }
 }
 
 /// Published ones, and ours.
-fn systems() -> impl Iterator<Item = &'static System> {
+pub(super) fn systems() -> impl Iterator<Item = &'static System> {
     system::ALL.iter().chain([&timed::OWN])
 }
 
@@ -117,7 +137,7 @@ fn list(as_json: bool) -> Result<(), Failure> {
     let all =
         systems().flat_map(|system| system.experiments.iter().map(move |of| (of.id, system.name, of.title)));
     if as_json {
-        let one = |(id, system, what)| serde_json::json!({ "id": id, "system": system, "what": what });
+        let one = |(id, system, what)| json!({ "id": id, "system": system, "what": what });
         let all = all.map(one).collect::<Vec<_>>();
         return print(&(serde_json::to_string_pretty(&all)? + "\n"));
     }
@@ -130,17 +150,16 @@ fn reproduce(jobs: &[Job<'_>], options: &Options) -> Result<(), Failure> {
     let clock = Instant::now();
     let ran = run_all(jobs, options)?;
     if options.json {
-        let lines: String = ran.iter().flat_map(Rows::iter).map(|row| json(row) + "\n").collect();
+        let made = made(options)?;
+        let lines: String =
+            ran.iter().flat_map(Rows::iter).map(|row| json_of_run(row, &made) + "\n").collect();
         return print(&lines);
     }
     let mut text = String::new();
     let mut sections = Vec::new();
     let most = evaluation::plots_each(jobs.len());
-    for system in systems() {
+    for system in of_jobs(jobs) {
         let rows = rows_of(system, jobs, &ran);
-        if rows.iter().next().is_none() {
-            continue;
-        }
         let results = system.results()?;
         if results.all.is_empty() {
             let count = rows.iter().count();
@@ -191,6 +210,17 @@ fn run_all(jobs: &[Job<'_>], options: &Options) -> Result<Vec<Rows>, Failure> {
     };
     let rows = parallel::map(jobs, "experiments", run);
     Ok(rows.into_iter().collect::<Result<_, _>>()?)
+}
+
+/// The systems of the jobs, in the order of the jobs.
+fn of_jobs<'a>(jobs: &[Job<'a>]) -> Vec<&'a System> {
+    let mut systems: Vec<&System> = Vec::new();
+    for (system, _) in jobs {
+        if systems.iter().all(|known| known.name != system.name) {
+            systems.push(system);
+        }
+    }
+    systems
 }
 
 fn rows_of(system: &System, jobs: &[Job<'_>], ran: &[Rows]) -> Rows {
@@ -298,18 +328,38 @@ fn all_rows(rows: &[&Row]) -> Table {
     table
 }
 
-fn json(row: &Row) -> String {
-    serde_json::json!({
+fn json(row: &Row) -> Map<String, Value> {
+    let value = json!({
         "experiment": row.experiment, "variant": row.variant, "point": row.point, "metric": row.metric,
         "unit": row.unit, "value": row.value, "ci95": row.ci95,
-    })
-    .to_string()
+    });
+    let Value::Object(fields) = value else { unreachable!("it was written as an object") };
+    fields
 }
 
+/// What a run was made with, for `repro diff`: the model, the seed, platforms in place of shipped ones with a digest of each.
+fn made(options: &Options) -> Result<[(&'static str, Value); 3], Failure> {
+    let platform = |file: &String| -> Result<String, Failure> {
+        let (text, _) = platform_text(file)?;
+        let mut print = Fingerprint::new();
+        print.bytes(text.as_bytes());
+        Ok(format!("{}#{print}", crate::model::platform(file)?.name))
+    };
+    let platforms = options.platform.iter().map(platform).collect::<Result<Vec<_>, _>>()?;
+    Ok([("model", json!(model::VERSION)), ("seed", json!(options.seed)), ("platforms", json!(platforms))])
+}
+
+fn json_of_run(row: &Row, made: &[(&'static str, Value)]) -> String {
+    let mut fields = json(row);
+    fields.extend(made.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
+    Value::Object(fields).to_string()
+}
+
+/// Of what rows say, whatever they were made with.
 fn digest(ran: &[Rows]) -> String {
     let mut fingerprint = Fingerprint::new();
     for row in ran.iter().flat_map(Rows::iter) {
-        fingerprint.bytes(json(row).as_bytes());
+        fingerprint.bytes(Value::Object(json(row)).to_string().as_bytes());
     }
     fingerprint.to_string()
 }

@@ -2,6 +2,7 @@
 
 use model::plan::{Limits, Objective};
 use model::platform::unit::{Dimension, Unit, quantity};
+pub(super) use model::workload::edit::rate;
 
 /// An objective by its name.
 pub(super) fn objective(text: &str) -> Result<Objective, String> {
@@ -28,22 +29,6 @@ fn span(text: &str) -> Result<f64, String> {
         (unit.dimension == Dimension::Time).then_some(number * unit.scale)
     };
     split(text).and_then(known).ok_or_else(|| format!("{text:?} is no span of time: try 20us or 1.5ms"))
-}
-
-/// Requests per second: `800k`, `5M`, `5Mops`.
-pub(super) fn rate(text: &str) -> Result<f64, String> {
-    let known = |(number, unit): (f64, &str)| {
-        let unit = unit.trim_end_matches("/s").trim_end_matches("ops");
-        let scale = match unit {
-            "" => 1.0,
-            "k" | "K" => 1e3,
-            "m" | "M" => 1e6,
-            "g" | "G" => 1e9,
-            _ => return None,
-        };
-        Some(number * scale)
-    };
-    split(text).and_then(known).ok_or_else(|| format!("{text:?} is no rate above 0: try 800k or 5M"))
 }
 
 fn amount(text: &str, unit: &str) -> Result<f64, String> {

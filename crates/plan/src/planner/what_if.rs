@@ -4,8 +4,9 @@ use bench::report::format::{micros, short};
 use model::plan::answer::Plan;
 use model::plan::cost::{Cost, PRICES};
 use model::platform::Number;
-use model::platform::unit::{Dimension, Unit, bytes_of, quantity};
-use model::workload::{Class as Operations, Workload};
+use model::platform::unit::{Dimension, Unit, quantity};
+use model::workload::Workload;
+use model::workload::edit::{Fault, edited};
 use model::{Platform, plan::Objective};
 use serde_json::json;
 use serve::process::table::nearest;
@@ -61,7 +62,16 @@ pub(super) fn set(
     };
     let failed = |why: String| Refused::Wrong(format!("--set {name}: {why}"));
     if let Some(key) = name.strip_prefix(WORKLOAD) {
-        let (changed, before) = of_workload(workload, key, value)?;
+        let (changed, before) = edited(workload, key, value).map_err(|fault| match fault {
+            Fault::Unknown(known) => {
+                let near = near(key, known.iter().map(String::as_str));
+                let known = known.join(", ");
+                Refused::Unknown(format!(
+                    "--set {name}: the workload has no such number{near}; there are {known}"
+                ))
+            }
+            Fault::Wrong(why) => Refused::Wrong(format!("--set {WORKLOAD}{why}")),
+        })?;
         changed.check().map_err(failed)?;
         let change = Change { name: name.into(), before, after: value.into() };
         return Ok((platform.clone(), changed, change));
@@ -169,96 +179,6 @@ impl Scenario {
 /// The name that may have been meant.
 fn near<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
     nearest(name, known).map_or(String::new(), |near| format!("; is {near} meant?"))
-}
-
-/// A field of the workload: what reads and writes it.
-type Field<T> = (&'static str, fn(&T) -> f64, fn(&mut T, f64));
-
-const FIELDS: &[Field<Workload>] = &[
-    ("keys", |of| of.keys as f64, |of, value| of.keys = value as u64),
-    ("skew", |of| of.skew, |of, value| of.skew = value),
-    ("working_set", |of| of.working_set as f64, |of, value| of.working_set = value as u64),
-    ("window", |of| of.window as f64, |of, value| of.window = value as u64),
-    ("rate", |of| of.rate.unwrap_or(f64::NAN), |of, value| of.rate = Some(value)),
-    (
-        "host_cores",
-        |of| of.host_cores.map_or(f64::NAN, |n| n as f64),
-        |of, value| {
-            of.host_cores = Some(value as u64);
-        },
-    ),
-];
-
-const CLASS_FIELDS: &[Field<Operations>] = &[
-    ("share", |of| of.share, |of, value| of.share = value),
-    ("request", |of| of.request as f64, |of, value| of.request = value as u64),
-    ("reply", |of| of.reply as f64, |of, value| of.reply = value as u64),
-    ("lookups", |of| of.lookups as f64, |of, value| of.lookups = value as u64),
-    ("lookup", |of| of.lookup as f64, |of, value| of.lookup = value as u64),
-    ("rows", |of| of.rows as f64, |of, value| of.rows = value as u64),
-    ("row", |of| of.row as f64, |of, value| of.row = value as u64),
-    ("store", |of| of.store as f64, |of, value| of.store = value as u64),
-    ("copies", |of| of.copies as f64, |of, value| of.copies = value as u64),
-    ("cycles", |of| of.cycles, |of, value| of.cycles = value),
-    ("fields", |of| of.fields as f64, |of, value| of.fields = value as u64),
-];
-
-/// Those that may be fractions.
-const FRACTIONS: [&str; 4] = ["skew", "rate", "share", "cycles"];
-
-/// A value of the workload: bytes with their unit, a rate as `5M`, else a number.
-fn amount(name: &str, text: &str) -> Result<f64, Refused> {
-    let number = match quantity(text) {
-        Some((number, "")) => Some(number),
-        _ if name == "rate" => super::ask::rate(text).ok(),
-        Some((number, unit)) => bytes_of(&format!("{number} {unit}")).map(|bytes| bytes as f64),
-        None => None,
-    };
-    let whole = |value: &f64| FRACTIONS.contains(&name) || (value.fract() == 0.0 && *value < 1e18);
-    number.filter(whole).ok_or_else(|| {
-        let kind =
-            if FRACTIONS.contains(&name) { "a number" } else { "a whole number, or bytes as 64B or 10GiB" };
-        Refused::Wrong(format!("--set {WORKLOAD}{name}: {text:?} is no value for it: {kind}"))
-    })
-}
-
-fn change<T>(
-    of: &mut T,
-    fields: &[Field<T>],
-    key: &str,
-    text: &str,
-) -> Option<Result<Option<String>, Refused>> {
-    let (name, get, put) = fields.iter().find(|(name, ..)| *name == key)?;
-    Some(amount(name, text).map(|value| {
-        let before = Some(get(of)).filter(|before| before.is_finite());
-        put(of, value);
-        before.map(|before| before.to_string())
-    }))
-}
-
-fn of_workload(workload: &Workload, key: &str, text: &str) -> Result<(Workload, Option<String>), Refused> {
-    let mut changed = workload.clone();
-    let done = match key.rsplit_once('.') {
-        None => change(&mut changed, FIELDS, key, text),
-        Some((class, field)) => {
-            let class = changed.classes.iter_mut().find(|of| of.name == class);
-            class.and_then(|class| change(class, CLASS_FIELDS, field, text))
-        }
-    };
-    let before = done.unwrap_or_else(|| {
-        let own = FIELDS.iter().map(|(name, ..)| (*name).to_string());
-        let classes = workload
-            .classes
-            .iter()
-            .flat_map(|class| CLASS_FIELDS.iter().map(|(name, ..)| format!("{}.{name}", class.name)));
-        let known: Vec<String> = own.chain(classes).collect();
-        let near = near(key, known.iter().map(String::as_str));
-        Err(Refused::Unknown(format!(
-            "--set {WORKLOAD}{key}: the workload has no such number{near}; there are {}",
-            known.join(", ")
-        )))
-    })?;
-    Ok((changed, before))
 }
 
 /// What came of the changes: a plan with its cost, before and after.

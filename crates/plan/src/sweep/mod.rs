@@ -15,6 +15,7 @@ pub mod gather;
 pub mod journal;
 pub mod shard;
 
+use crate::model::of_file;
 use crate::model::repro::experiment;
 use crate::parallel;
 use clap::{Args, Subcommand};
@@ -134,14 +135,25 @@ fn load(file: &str) -> Result<(String, sweep::Sweep), Failure> {
             format!("{file}: {cause}; shipped sweeps are {}", known.join(", "))
         })?,
     };
+    // What is wrong is said with the line of the file as it was written.
+    sweep::Sweep::parse(&text, file, &Platforms::shipped())?;
+    let text = of_file::whole(text, file)?;
     let sweep = sweep::Sweep::parse(&text, file, &Platforms::shipped())?;
     Ok((text, sweep))
+}
+
+/// What a sweep runs.
+fn experiment_of(sweep: &sweep::Sweep, file: &str) -> Result<Experiment, String> {
+    match &sweep.own {
+        Some(own) => of_file::experiment_of(own.clone(), file),
+        None => experiment(&sweep.experiment).copied().map_err(|why| format!("{file}: {why}")),
+    }
 }
 
 impl Run {
     fn run(&self) -> Result<String, Failure> {
         let (text, sweep) = load(&self.file)?;
-        let experiment = experiment(&sweep.experiment).map_err(|why| format!("{}: {why}", self.file))?;
+        let experiment = experiment_of(&sweep, &self.file)?;
         let dir = match &self.out {
             Some(dir) => dir.clone(),
             None => Path::new(Path::new(&self.file).file_stem().unwrap_or_default()).with_extension("rows"),
@@ -150,7 +162,7 @@ impl Run {
         let mut journal = Journal::open(&dir.join(self.shard.file()), &sweep, self.resume)?;
         let stop = interrupt::flag()?;
         let before = journal.runs();
-        self.work(&sweep, experiment, &mut journal, &stop)?;
+        self.work(&sweep, &experiment, &mut journal, &stop)?;
         let (all, there) = (self.shard.count(sweep.runs()), journal.runs());
         let (new, path) = (there - before, journal.path().display());
         let text = format!(

@@ -37,9 +37,9 @@ pub static OWN: System = System::own(
         Experiment {
             id: "M-E1",
             title: "the store's GET by working set and requests in flight",
-            run: lookup::run,
+            run: &lookup::run,
         },
-        Experiment { id: "M-E2", title: "the in-network cache by where its boxes are", run: places::run },
-        Experiment { id: "M-E3", title: "misses of a box by its cores", run: box_cores::run },
+        Experiment { id: "M-E2", title: "the in-network cache by where its boxes are", run: &places::run },
+        Experiment { id: "M-E3", title: "misses of a box by its cores", run: &box_cores::run },
     ],
 );

@@ -15,12 +15,16 @@ use base::Picos;
 
 /// All of them.
 pub const ALL: &[Experiment] = &[
-    Experiment { id: "D-E1", title: "interfaces between core and NIC", run: interfaces },
-    Experiment { id: "D-E2", title: "round trip and one core's rate beside other stacks", run: other_stacks },
-    Experiment { id: "D-E3", title: "latency by load of one core", run: latency_by_load },
-    Experiment { id: "D-E4", title: "calls by threads", run: scaling::threads },
-    Experiment { id: "D-E5", title: "raw reads of the interconnect by threads", run: scaling::raw_reads },
-    Experiment { id: "D-E6", title: "sizes of requests in microservices", run: sizes::sizes },
+    Experiment { id: "D-E1", title: "interfaces between core and NIC", run: &interfaces },
+    Experiment {
+        id: "D-E2",
+        title: "round trip and one core's rate beside other stacks",
+        run: &other_stacks,
+    },
+    Experiment { id: "D-E3", title: "latency by load of one core", run: &latency_by_load },
+    Experiment { id: "D-E4", title: "calls by threads", run: &scaling::threads },
+    Experiment { id: "D-E5", title: "raw reads of the interconnect by threads", run: &scaling::raw_reads },
+    Experiment { id: "D-E6", title: "sizes of requests in microservices", run: &sizes::sizes },
 ];
 
 /// Batches that are compared, beside those of the paper.

@@ -84,8 +84,10 @@ impl Fabric {
             let link = Link { generation, lanes, max_payload: mtu, max_read_request, completion: mtu };
             Ok::<_, LoadError>(PcieLink::new(k, name, link, (Picos::ZERO, latency)).usable(usable))
         };
-        let generation = if host == Host::Server { Generation::Four } else { Generation::Three };
-        let pcie1 = link("PCIe1", "pcie.soc_mtu", Generation::Four)?;
+        // Clients' machines are older; the card's own link is of its generation.
+        let card_generation = Generation::numbered(platform.count("pcie.generation")?);
+        let generation = if host == Host::Server { card_generation } else { Generation::Three };
+        let pcie1 = link("PCIe1", "pcie.soc_mtu", card_generation)?;
         let pcie0 = link("PCIe0", "pcie.host_mtu", generation)?;
         let near = (platform.count("soc.channels")?, platform.bytes("soc.interleave")?);
         let far = (platform.count("host.channels")?, platform.bytes("host.interleave")?);

@@ -320,13 +320,8 @@ pub(super) fn port(k: &mut Kernel, platform: &Platform, name: &str, bits: f64) -
 /// Between NIC and host.
 pub(super) fn pcie_link(k: &mut Kernel, name: &str, platform: &Platform) -> Result<PcieLink, LoadError> {
     let payload = Bytes(platform.bytes("pcie.max_payload")?);
-    let generation = match platform.count("pcie.generation")? {
-        ..=3 => Generation::Three,
-        4 => Generation::Four,
-        _ => Generation::Five,
-    };
     let link = Link {
-        generation,
+        generation: Generation::numbered(platform.count("pcie.generation")?),
         lanes: platform.count("pcie.lanes")? as u32,
         max_payload: payload,
         max_read_request: Bytes(512),

@@ -15,11 +15,11 @@ use base::{Picos, Prng};
 
 /// All of them.
 pub const ALL: &[Experiment] = &[
-    Experiment { id: "I-E1", title: "latency and throughput with and without boxes", run: load::run },
-    Experiment { id: "I-E2", title: "where the time of an operation goes", run: breakdown::run },
-    Experiment { id: "I-E3", title: "entries of ToRs' and roots' boxes", run: caches::by_size },
-    Experiment { id: "I-E4", title: "skew of keys", run: caches::by_skew },
-    Experiment { id: "I-E5", title: "conditional put and increment by place", run: compute::run },
+    Experiment { id: "I-E1", title: "latency and throughput with and without boxes", run: &load::run },
+    Experiment { id: "I-E2", title: "where the time of an operation goes", run: &breakdown::run },
+    Experiment { id: "I-E3", title: "entries of ToRs' and roots' boxes", run: &caches::by_size },
+    Experiment { id: "I-E4", title: "skew of keys", run: &caches::by_skew },
+    Experiment { id: "I-E5", title: "conditional put and increment by place", run: &compute::run },
 ];
 
 /// Of all experiments here.

@@ -33,19 +33,23 @@ use base::Picos;
 
 /// All of them.
 pub const ALL: &[Experiment] = &[
-    Experiment { id: "F1", title: "latency and throughput by path", run: paths::run },
-    Experiment { id: "F2", title: "bandwidth of flows and their combinations", run: flows::run },
-    Experiment { id: "F3", title: "requests to a small range of addresses", run: ranges::run },
-    Experiment { id: "F4", title: "bandwidth and packets on PCIe, client and server", run: packets::network },
-    Experiment { id: "F5", title: "bandwidth and packets on PCIe, SoC and host", run: packets::internal },
-    Experiment { id: "F6", title: "posting and doorbell batches", run: doorbells::run },
-    Experiment { id: "F7", title: "RDMA and DMA between SoC and host", run: engine::run },
-    Experiment { id: "F8", title: "one responder after the other, and both at once", run: responders::run },
-    Experiment { id: "F9", title: "file replication by alternative and combined", run: files::run },
+    Experiment { id: "F1", title: "latency and throughput by path", run: &paths::run },
+    Experiment { id: "F2", title: "bandwidth of flows and their combinations", run: &flows::run },
+    Experiment { id: "F3", title: "requests to a small range of addresses", run: &ranges::run },
+    Experiment {
+        id: "F4",
+        title: "bandwidth and packets on PCIe, client and server",
+        run: &packets::network,
+    },
+    Experiment { id: "F5", title: "bandwidth and packets on PCIe, SoC and host", run: &packets::internal },
+    Experiment { id: "F6", title: "posting and doorbell batches", run: &doorbells::run },
+    Experiment { id: "F7", title: "RDMA and DMA between SoC and host", run: &engine::run },
+    Experiment { id: "F8", title: "one responder after the other, and both at once", run: &responders::run },
+    Experiment { id: "F9", title: "file replication by alternative and combined", run: &files::run },
     Experiment {
         id: "F10",
         title: "disaggregated key-value store by alternative and combined",
-        run: pairs::run,
+        run: &pairs::run,
     },
 ];
 

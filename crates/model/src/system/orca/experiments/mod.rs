@@ -12,12 +12,12 @@ use crate::experiment::Experiment;
 
 /// All of them.
 pub const ALL: &[Experiment] = &[
-    Experiment { id: "E0", title: "memory traffic of a device's writes by DDIO and TPH", run: landing::run },
-    Experiment { id: "E1", title: "how long a notification takes: cpoll, polling", run: notification::run },
-    Experiment { id: "E2", title: "key-value store on cores, SmartNIC, accelerator", run: kv::run },
-    Experiment { id: "E3", title: "power of the key-value store, and requests per watt", run: power::run },
-    Experiment { id: "E4", title: "transactions on a chain of two", run: transactions::run },
-    Experiment { id: "E5", title: "embedding reduction by cores and accelerators", run: reduction::run },
+    Experiment { id: "E0", title: "memory traffic of a device's writes by DDIO and TPH", run: &landing::run },
+    Experiment { id: "E1", title: "how long a notification takes: cpoll, polling", run: &notification::run },
+    Experiment { id: "E2", title: "key-value store on cores, SmartNIC, accelerator", run: &kv::run },
+    Experiment { id: "E3", title: "power of the key-value store, and requests per watt", run: &power::run },
+    Experiment { id: "E4", title: "transactions on a chain of two", run: &transactions::run },
+    Experiment { id: "E5", title: "embedding reduction by cores and accelerators", run: &reduction::run },
 ];
 
 /// The paper's server with its prototype.

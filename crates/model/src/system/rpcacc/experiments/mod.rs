@@ -24,43 +24,47 @@ pub const ALL: &[Experiment] = &[
     Experiment {
         id: "P-E1",
         title: "deserialising across PCIe and to the accelerator's memory",
-        run: |platforms, seed| deserialise::across(&drawn(platforms)?, platforms, seed),
+        run: &|platforms, seed| deserialise::across(&drawn(platforms)?, platforms, seed),
     },
     Experiment {
         id: "P-E2",
         title: "serialising by latency of the memory behind it",
-        run: |platforms, seed| serialise::by_latency(&drawn(platforms)?, platforms, seed),
+        run: &|platforms, seed| serialise::by_latency(&drawn(platforms)?, platforms, seed),
     },
     Experiment {
         id: "P-E3",
         title: "a gateway with data in the right and in the wrong memory",
-        run: gateway::placements,
+        run: &gateway::placements,
     },
     Experiment {
         id: "P-E4",
         title: "one-shot and field-by-field deserialising",
-        run: |platforms, seed| deserialise::one_shot(&drawn(platforms)?, platforms, seed),
+        run: &|platforms, seed| deserialise::one_shot(&drawn(platforms)?, platforms, seed),
     },
     Experiment {
         id: "P-E5",
         title: "CPU cycles of serialising by what is offloaded",
-        run: serialise::cycles,
+        run: &serialise::cycles,
     },
     Experiment {
         id: "P-E6",
         title: "three serialisers",
-        run: |platforms, seed| serialise::three(&drawn(platforms)?, platforms, seed),
+        run: &|platforms, seed| serialise::three(&drawn(platforms)?, platforms, seed),
     },
-    Experiment { id: "P-E7", title: "BlueField-3 with the same ideas", run: rivals::bluefield },
-    Experiment { id: "P-E8", title: "field-by-field and one-shot over a coherent link", run: rivals::dagger },
+    Experiment { id: "P-E7", title: "BlueField-3 with the same ideas", run: &rivals::bluefield },
+    Experiment {
+        id: "P-E8",
+        title: "field-by-field and one-shot over a coherent link",
+        run: &rivals::dagger,
+    },
     Experiment {
         id: "P-E9",
         title: "PCIe-attached and on-chip accelerators",
-        run: |platforms, seed| rivals::on_chip(&drawn(platforms)?, platforms, seed),
+        run: &|platforms, seed| rivals::on_chip(&drawn(platforms)?, platforms, seed),
     },
-    Experiment { id: "P-E10", title: "automatic field updating", run: service::updating },
-    Experiment { id: "P-E11", title: "image service by host cores", run: service::image },
-    Experiment { id: "P-E12", title: "services of DeathStarBench", run: service::social },
+    Experiment { id: "P-E10", title: "automatic field updating", run: &service::updating },
+    Experiment { id: "P-E11", title: "image service by host cores", run: &service::image },
+    Experiment { id: "P-E12", title: "services of DeathStarBench", run: &service::social },
 ];
 
 /// How long steps take when nothing else is there, and how long of it a resource works: microseconds.
