@@ -11,11 +11,13 @@ extern crate self as serve;
 
 #[path = "../../crates/plan/src/observed"]
 mod observed {
+    mod caches;
     mod difference;
     mod load;
     mod observation;
     mod reading;
 
+    pub use caches::{Cache, MEMORY, QUARTERS};
     pub use observation::*;
 }
 
@@ -32,6 +34,7 @@ mod placer {
     mod correct;
     mod of_model;
     pub mod log;
+    mod marginal;
     pub mod options;
     pub mod planted;
     pub mod predict;

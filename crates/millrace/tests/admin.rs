@@ -152,7 +152,10 @@ fn every_server_has_the_same_port() {
     let folder = TempDir::with_prefix("millrace-").expect("a folder");
     let path = |name: &str| folder.path().join(name).display().to_string();
     let (http, judge) = ("http://", Judge::find(folder.path()));
-    Any::start("kv", &["up", "-p", "0", "-m", "64"], "registers on http://").hold(&judge);
+    let node = Any::start("kv", &["up", "-p", "0", "-m", "64"], "registers on http://");
+    node.hold(&judge);
+    Any::start("place", &["place", &node.admin], "registers at http://").hold(&judge);
+    drop(node);
     let dedicated = ["up", "-p", "0", "-m", "64", "--set", "engine.mode=dedicated"];
     Any::start("kv", &dedicated, "registers on http://").hold(&judge);
 

@@ -50,6 +50,7 @@ pub mod warm;
 pub use config::{Config, ConfigError, MAX_VALUE, MIN_MEMORY, Mode};
 pub use coroutine::SharedStore;
 pub use evictions::{Evicted, NOTED_MAX};
+pub use ghost::GHOST_QUARTERS;
 pub use key::{Key, MAX_KEY};
 pub use large::LargeValue;
 pub use ops::arith::{ArithHow, ArithOutcome, number};

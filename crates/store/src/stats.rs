@@ -3,6 +3,7 @@
 //! Hits and misses are not here: whoever calls sees each one, knows which command it was, and counts it there.
 
 use crate::budget::Use;
+use crate::ghost::{GHOST_QUARTERS, Ghosts};
 use crate::store::Store;
 use base::pages::PageKind;
 
@@ -31,6 +32,10 @@ pub struct Stats {
     pub flushed: u64,
     /// New keys that had been evicted lately and so skipped probation.
     pub ghost_hits: u64,
+    /// Gets that missed a key which had been evicted lately: of all keys that are remembered the latest quarter, the next, … Since the process began.
+    pub ghost_misses: [u64; GHOST_QUARTERS],
+    /// Keys of evicted items that are remembered at most; 0 in store mode.
+    pub ghost_room: usize,
     /// Segments cleaned.
     pub segments_cleaned: u64,
     /// Bytes of items that the cleaner copied.
@@ -80,6 +85,8 @@ impl Store {
             expired: counters.expired,
             flushed: counters.flushed,
             ghost_hits: counters.ghost_hits,
+            ghost_misses: self.ghosts.as_ref().map_or([0; GHOST_QUARTERS], Ghosts::missed),
+            ghost_room: self.ghosts.as_ref().map_or(0, Ghosts::room),
             segments_cleaned: counters.segments_cleaned,
             bytes_copied: counters.bytes_copied,
             memory_limit: self.budget.limit,

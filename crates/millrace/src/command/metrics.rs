@@ -36,6 +36,8 @@ const LISTS: &[(&str, &[&[&Family]])] = &[
     ("A server with replies in the cache besides (`rpc serve --cache`)", &[serve::rpc::replies::FAMILIES]),
     #[cfg(feature = "rpc")]
     ("The gateway besides (`rpc gateway`)", &[serve::rpc::gateway::metrics::FAMILIES]),
+    #[cfg(feature = "model")]
+    ("The placer (`place --admin`)", &[plan::placer::metrics::FAMILIES]),
 ];
 
 fn lists() -> impl Iterator<Item = (&'static str, Vec<&'static Family>)> {
@@ -96,7 +98,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     /// `MILLRACE_BLESS=1` writes it anew.
-    #[cfg(all(feature = "rec", feature = "rpc"))]
+    #[cfg(all(feature = "rec", feature = "rpc", feature = "model"))]
     #[test]
     fn the_document_is_the_list() {
         // What comes before the lists is written by hand.

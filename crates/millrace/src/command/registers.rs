@@ -25,6 +25,11 @@ pub struct List {
     #[arg(long, group = "whose")]
     rec: bool,
 
+    /// Those of a placer, not of a node; `millrace place --admin` shows and sets them
+    #[cfg(feature = "model")]
+    #[arg(long, group = "whose")]
+    placer: bool,
+
     /// Those of all services of a config file, with what it sets them to; `millrace up --config FILE` serves them
     #[arg(long, value_name = "FILE", group = "whose")]
     config: Option<PathBuf>,
@@ -54,6 +59,8 @@ impl List {
             List { chain: true, .. } => serve::chain::registers::Registers::default().show(),
             #[cfg(feature = "rec")]
             List { rec: true, .. } => serve::rec::registers::Registers::default().show(),
+            #[cfg(feature = "model")]
+            List { placer: true, .. } => plan::placer::PlacerRegisters::default().show(),
             _ => serve::kv::registers::Registers::default().show(),
         };
         if self.json {

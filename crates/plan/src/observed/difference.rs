@@ -11,6 +11,7 @@
 //! | p50, p99 of `rec` | the server knows the mean alone; stays are taken for exponential |
 //! | cores of a service | processor time of threads by their names; of an engine core that several use, what `rec` counts, and the rest by requests |
 
+use super::caches::cache;
 use super::load::{Load, load};
 use super::observation::{Figure, Kind, Location, Observation, Register, Service};
 use super::reading::{Histogram, Reading, ServiceReading};
@@ -96,6 +97,7 @@ impl Difference {
         let stages = stages(&mut since);
         let [p50_ns, p99_ns] = percentiles(now, &oldest, &stages);
         let load = Load { resident: reading.resident.map(Figure), ..load(&mut since) };
+        let cache = cache(&mut since);
         let count = |name: &str| since.count(name);
         let refused = match now.kind {
             Kind::Kv => count("expired") + count("values_refused"),
@@ -124,6 +126,7 @@ impl Difference {
             stored_bytes: Figure(now.stored_bytes),
             together: Figure(if together.1 > 0.0 { together.0 / together.1 } else { 1.0 }),
             load,
+            cache,
             doubts: since.doubts,
         }
     }

@@ -10,17 +10,20 @@
 //! | `reading` | what an admin port says at one moment, as counters |
 //! | `difference` | what two readings mean |
 //! | `observation` | rates, sizes, times, registers; what is wrong with them |
+//! | `caches` | of a key-value server, what its memory does |
 //! | `load` | of these, what a service is asked: methods, connections, items |
 //!
 //! A node may say anything: numbers are taken as they come, and only what has no fault ([`Service::fault`]) is gone by.
 
 mod ask;
+mod caches;
 mod difference;
 mod load;
 mod observation;
 mod reading;
 
 pub(crate) use ask::ask;
+pub use caches::{Cache, MEMORY, QUARTERS};
 pub(crate) use difference::Difference;
 pub use load::{Load, Method};
 pub use observation::{Fault, Figure, Kind, Location, Observation, Register, SERVICES_MAX, Service};

@@ -3,6 +3,7 @@
 //! A node may say anything: numbers are taken as they come ([`Figure`]), and [`Service::fault`] and [`Observation::fault`] say what is wrong with them.
 //! Only what has no fault is gone by.
 
+use super::caches::Cache;
 use super::load::Load;
 use serde::de::{Error as _, Unexpected};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -157,6 +158,9 @@ pub struct Service {
     /// What it is asked, method by method: what predictions of a machine of the model go by. A node's is not in its log, for nothing is decided by it.
     #[serde(default, skip_serializing_if = "Load::is_empty")]
     pub load: Load,
+    /// Of a key-value server, what its memory does, where the node says it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache: Option<Cache>,
     /// What could not be read of it, in words.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub doubts: Vec<String>,
@@ -257,6 +261,9 @@ impl Service {
         }
         for (what, figure, most) in self.load.figures() {
             check(&what, figure, most)?;
+        }
+        for (what, figure, most) in self.cache.iter().flat_map(Cache::figures) {
+            check(what, figure, most)?;
         }
         for register in &self.registers {
             let [low, high] = register.range;

@@ -4,6 +4,7 @@
 //!
 //! Bounds: [`SERVICES_MAX`] services, [`METHODS_MAX`] methods of each by name, [`REGISTERS_MAX`] registers; what is beyond is left out.
 
+use super::caches::CacheReading;
 use super::observation::{Kind, Register, SERVICES_MAX};
 use serde::Deserialize;
 use serve::metrics::read::{label, samples, sum};
@@ -55,6 +56,8 @@ pub(crate) struct ServiceReading {
     pub stored_bytes: f64,
     /// Bytes of a row of its tables.
     pub row_bytes: Option<f64>,
+    /// Of a key-value server, what its memory does.
+    pub cache: Option<CacheReading>,
 }
 
 /// A method's counters as they stand.
@@ -132,6 +135,9 @@ impl Reading {
                 Kind::Kv => sum(metrics, "millrace_kv_item_bytes", &labels(&name, &[])).unwrap_or(0.0),
                 Kind::Rpc | Kind::Rec => 0.0,
             },
+            cache: (kind == Kind::Kv)
+                .then(|| CacheReading::of(metrics, &labels(&name, &[]), &registers))
+                .flatten(),
             name,
             kind,
             registers,

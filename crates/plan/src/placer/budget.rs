@@ -23,6 +23,11 @@ impl Budget {
         Budget { moves_max, moves: made_us.iter().map(|at| (*at, false)).collect() }
     }
 
+    /// So many a minute from now on.
+    pub(super) fn set_moves(&mut self, moves_max: usize) {
+        self.moves_max = moves_max;
+    }
+
     /// Moves that may still be made now.
     pub(super) fn left(&mut self, now_us: u64) -> usize {
         self.moves.retain(|(at, _)| now_us.saturating_sub(*at) < WINDOW_US);

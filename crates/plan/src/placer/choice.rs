@@ -16,11 +16,11 @@
 //! `place.other` is not part of the choice.
 //!
 //! A box shows its registers and lets
-//! none be set, for all nodes of a rack must agree: it is not moved. `acc.on`, `store.memory` and what waits or polls are an operator's promises of
-//! memory and cores, and left alone.
+//! none be set, for all nodes of a rack must agree: it is not moved. `acc.on` and what waits or polls are an operator's promises of memory and cores, and
+//! left alone. `store.memory` of caches is such a promise as a sum: `brain::exchange` moves it between them, and it is no row here.
 
 use super::predict;
-use crate::observed::{Kind, Location, Service};
+use crate::observed::{Kind, Location, MEMORY, Service};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -93,6 +93,11 @@ impl Choice {
     pub fn present(service: &Service) -> Choice {
         let own = registers(service.kind);
         Choice(own.filter_map(|name| Some((name.to_owned(), service.value(name)?))).collect()).plain()
+    }
+
+    /// So much memory, for [`Reason::Memory`](super::log::Reason).
+    pub fn of_memory(bytes: u64) -> Choice {
+        Choice([(MEMORY.to_owned(), bytes.to_string())].into())
     }
 
     /// As it is, without what says nothing: the other place of a share of none, or that is the first once more.

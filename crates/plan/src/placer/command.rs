@@ -5,20 +5,28 @@ use super::drive::{Driver, Log};
 use super::log::{Line, replay};
 use super::options::{Options, Policy};
 use super::predict::Predictor;
+use super::service::{Id, Placer, PlacerRegisters, Plan};
 use super::show::Sentences;
 use crate::model::platform_text;
 use crate::planner::ask::limits;
+use base::registers::Register as _;
+use base::tls::ServerFiles;
 use base::units::Bytes;
 use clap::{Args, Subcommand};
 use model::plan::Limits;
-use serve::process::interrupt;
+use serve::admin::parse_address;
+use serve::cluster::file::{File, Means, Who};
+use serve::process::Stop;
+use serve::process::listen::access;
 use serve::process::parse::duration;
 use serve::process::tls::TlsClientArgs;
+use serve::rights::{Access, RightsArgs};
+use serve::shell::{Shell, ShellError};
 use serve::trace::Port;
-use std::collections::BTreeMap;
 use std::error::Error;
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -34,7 +42,7 @@ const EVERY_MAX: Duration = Duration::from_secs(30);
 ///
 /// Every --every it reads the metrics and registers of each node, predicts what other placements would do, corrects that by what came of earlier ones, and
 /// sets registers where it pays: more throughput within --slo, then fewer cores. It judges each move by what came, and takes back what did not pay. Ctrl-C
-/// leaves nodes as they are, and says where they stand. docs/placer.md.
+/// leaves nodes as they are, and says where they stand. Memory goes between the caches of a node, so that together they have what they had. docs/placer.md.
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct PlaceArgs {
@@ -42,8 +50,17 @@ pub struct PlaceArgs {
     what: Option<Subcommands>,
 
     /// Admin ports of nodes: what follows --admin, or http://ADDR:PORT as the server printed it
-    #[arg(value_name = "ADMIN", required_unless_present = "replay")]
+    #[arg(value_name = "ADMIN", required_unless_present_any = ["replay", "cluster"])]
     nodes: Vec<Port>,
+
+    /// The nodes of this file as well, that have an admin port there and a service that can be moved; or http://HOST:PORT[,…]: admin ports of the rack's
+    /// controllers
+    #[arg(long, value_name = "FILE")]
+    cluster: Option<PathBuf>,
+
+    /// Show metrics, health and registers of the placer itself here: placer.frozen, .budget, .hysteresis, .dwell, .slo_p99 can be set
+    #[arg(long, value_name = "[ADDR:]PORT", value_parser = parse_address)]
+    admin: Option<SocketAddr>,
 
     #[command(flatten)]
     tls: TlsClientArgs,
@@ -84,6 +101,14 @@ pub struct PlaceArgs {
     #[arg(long)]
     no_tries: bool,
 
+    /// Move no memory between caches of a node
+    #[arg(long)]
+    no_memory: bool,
+
+    /// What a miss of a service costs where one of another costs 1. May be repeated
+    #[arg(long = "miss-cost", value_name = "SERVICE=FACTOR", value_parser = miss_cost)]
+    miss_costs: Vec<(String, f64)>,
+
     /// Decide, and set nothing
     #[arg(long)]
     dry_run: bool,
@@ -109,7 +134,7 @@ pub struct PlaceArgs {
     duration: Option<Duration>,
 
     /// Play a log again: the same must be decided, byte for byte
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["nodes", "log", "dry_run", "freeze"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["nodes", "cluster", "admin", "log", "dry_run", "freeze"])]
     replay: Option<PathBuf>,
 
     /// Print lines of the log instead of sentences
@@ -129,6 +154,24 @@ fn budget(text: &str) -> Result<u32, String> {
     number.filter(|moves| *moves <= 600).ok_or_else(wrong)
 }
 
+/// `cache=2.5`.
+fn miss_cost(text: &str) -> Result<(String, f64), String> {
+    let wrong = || format!("{text:?} is no service with a factor from 0.001 to 1000: try cache=2.5");
+    let (name, factor) = text.split_once('=').ok_or_else(wrong)?;
+    let factor = factor.parse::<f64>().ok().filter(|factor| (0.001..=1000.0).contains(factor));
+    Ok((name.to_owned(), factor.ok_or_else(wrong)?))
+}
+
+/// Names and admin ports of the nodes of a cluster.
+fn members(file: &Path) -> Result<Vec<(String, Port)>, Failure> {
+    let read = File::read(file)?;
+    let nodes = read.members.into_iter().filter_map(|member| match (member.who, member.means) {
+        (Who::Node(_), Means::Admin(address)) => Some((member.who.to_string(), Port::from(address))),
+        _ => None,
+    });
+    Ok(nodes.collect())
+}
+
 type Failure = Box<dyn Error>;
 
 impl PlaceArgs {
@@ -144,34 +187,96 @@ impl PlaceArgs {
             return replay_file(file, self.json);
         }
         self.tls.apply()?;
+        let access = self.access()?;
+        let drivers = self.drivers()?;
+        let plan = Plan {
+            drivers,
+            registers: self.registers(),
+            every: self.every,
+            duration: self.duration,
+            freeze_file: self.freeze.clone().flatten(),
+            is_json: self.json,
+        };
+        let stop = Stop::on_signals()?;
+        let shell = Shell::of(Placer::new(plan), access, stop)?;
+        if let Some(admin) = shell.admin() {
+            eprintln!("metrics and registers at {}/, the token in {}", admin.url(), admin.token().display());
+        }
+        // Its own error, and not the shell's around it: a reader that is gone is none.
+        shell.wait().map_err(|error| match error {
+            ShellError::Service(_, failure) => failure as Failure,
+            error => error.into(),
+        })
+    }
+
+    /// The placer's own port, with the certificate that it shows nodes, if it has one.
+    fn access(&self) -> Result<Access, Failure> {
+        let own = self.tls.files().and_then(|files| files.own);
+        let files = own.map(|(cert, key)| ServerFiles { cert, key, ..ServerFiles::default() });
+        Ok(access(self.admin, files.as_ref(), &RightsArgs::default())?)
+    }
+
+    /// Of each node, who looks after it.
+    fn drivers(&self) -> Result<Vec<(Driver, Sentences)>, Failure> {
         let options = self.options()?;
         let predictor = predictor(&self.platform)?;
         let mut drivers = Vec::new();
-        for (n, port) in self.nodes.iter().enumerate() {
-            self.check(*port)?;
+        for (n, port) in self.ports()?.into_iter().enumerate() {
             let log = self.log.as_ref().map(|path| numbered(path, n)).map(|path| {
                 Log::new(path.clone(), self.log_max.0).map_err(|error| format!("{}: {error}", path.display()))
             });
-            let cores = self.cores_of(*port)?;
+            let cores = self.cores_of(port)?;
             drivers.push((
-                Driver::new(*port, cores, options.clone(), predictor.clone(), log.transpose()?)?,
+                Driver::new(port, cores, options.clone(), predictor.clone(), log.transpose()?)?,
                 Sentences::default(),
             ));
         }
-        let stop = interrupt::flag()?;
-        let began = Instant::now();
-        let mut next = began;
-        let is_over =
-            || stop.load(Ordering::Relaxed) || self.duration.is_some_and(|length| began.elapsed() >= length);
-        while !is_over() {
-            for (driver, said) in &mut drivers {
-                self.turn(driver, said)?;
+        Ok(drivers)
+    }
+
+    /// Admin ports of all nodes that can be looked after.
+    fn ports(&self) -> Result<Vec<Port>, Failure> {
+        self.nodes.iter().try_for_each(|port| self.check(*port))?;
+        let Some(file) = &self.cluster else { return Ok(self.nodes.clone()) };
+        let mut ports = self.nodes.clone();
+        for (name, port) in members(file)? {
+            if ports.contains(&port) {
+                continue;
             }
-            // A node that answers late is not asked more often for it.
-            next = (next + self.every).max(Instant::now());
-            sleep_until(next, &is_over);
+            match super::services_of(port) {
+                // One that is down is looked at until it is there.
+                Err(why) => eprintln!("{name}: {why}; it is looked at again and again"),
+                Ok(names) if names.is_empty() => {
+                    eprintln!("{name} at {port} has no service that can be moved: it is left out");
+                    continue;
+                }
+                Ok(_) => self.check(port)?,
+            }
+            ports.push(port);
         }
-        self.end(&drivers)
+        if ports.is_empty() {
+            let file = file.display();
+            return Err(format!("no member of {file} has an admin port and a service that can be moved: homes that `millrace up --cluster` serves have, with admin = \"ADDR:PORT\" in the file").into());
+        }
+        Ok(ports)
+    }
+
+    /// What is live of the options.
+    fn registers(&self) -> PlacerRegisters {
+        let registers = PlacerRegisters::default();
+        let slo_us = self.slo.p99.map_or(0.0, |seconds| (seconds * 1e6).round().max(1.0));
+        for (id, number) in [
+            (Id::Frozen, u64::from(self.freeze == Some(None))),
+            (Id::Budget, u64::from(self.budget)),
+            (Id::Hysteresis, u64::from(self.hysteresis)),
+            (Id::Dwell, self.dwell.as_micros() as u64),
+            (Id::Slo, slo_us as u64),
+        ] {
+            // What is beyond its range stays in the options, and the register says the most.
+            let most = Id::SPECS[id as usize].max;
+            registers.write(id, number.min(most)).expect("it is within the range");
+        }
+        registers
     }
 
     fn options(&self) -> Result<Options, Failure> {
@@ -194,6 +299,8 @@ impl PlaceArgs {
             stale_us: usual.stale_us.max(2 * every_us),
             explores: !self.no_tries,
             is_dry_run: self.dry_run,
+            moves_memory: !self.no_memory,
+            miss_costs: self.miss_costs.iter().cloned().collect(),
             services: self.services.clone(),
             ..usual
         })
@@ -234,42 +341,6 @@ impl PlaceArgs {
             None => Err(format!("{port} is another machine: say its cores with --cores N").into()),
         }
     }
-
-    fn turn(&self, driver: &mut Driver, said: &mut Sentences) -> Result<(), Failure> {
-        let is_frozen = match &self.freeze {
-            None => false,
-            Some(None) => true,
-            Some(Some(file)) => file.exists(),
-        };
-        driver.freeze(is_frozen)?;
-        let lines = driver.look()?;
-        let mut out = std::io::stdout().lock();
-        for line in &lines {
-            if self.json {
-                writeln!(out, "{}", line.text())?;
-            } else if let Some(sentence) = said.sentence(line) {
-                let of = if self.nodes.len() > 1 { format!("{} ", driver.port()) } else { String::new() };
-                writeln!(out, "{of}{sentence}")?;
-            }
-        }
-        Ok(out.flush()?)
-    }
-
-    /// Where nodes are left.
-    fn end(&self, drivers: &[(Driver, Sentences)]) -> Result<(), Failure> {
-        let mut out = std::io::stdout().lock();
-        for (driver, _) in drivers {
-            let placement = driver.placement();
-            if self.json {
-                let all: BTreeMap<_, _> = placement.into_iter().collect();
-                writeln!(out, "{}", serde_json::json!({ "node": driver.port().to_string(), "left": all }))?;
-                continue;
-            }
-            writeln!(out, "the node at {} is left as it is:", driver.port())?;
-            placement.iter().try_for_each(|(name, value)| writeln!(out, "  {name} = {value}"))?;
-        }
-        Ok(())
-    }
 }
 
 /// Predictions for this machine, which is a shipped platform or a file.
@@ -279,7 +350,7 @@ pub(super) fn predictor(platform: &str) -> Result<Predictor, Failure> {
 }
 
 /// The log of the nth node.
-fn numbered(path: &std::path::Path, n: usize) -> PathBuf {
+fn numbered(path: &Path, n: usize) -> PathBuf {
     if n == 0 {
         return path.to_owned();
     }
@@ -288,7 +359,7 @@ fn numbered(path: &std::path::Path, n: usize) -> PathBuf {
     name.into()
 }
 
-fn sleep_until(moment: Instant, is_over: &dyn Fn() -> bool) {
+pub(super) fn sleep_until(moment: Instant, is_over: &dyn Fn() -> bool) {
     while !is_over() {
         let left = moment.saturating_duration_since(Instant::now());
         if left.is_zero() {
@@ -298,7 +369,7 @@ fn sleep_until(moment: Instant, is_over: &dyn Fn() -> bool) {
     }
 }
 
-fn replay_file(file: &std::path::Path, is_json: bool) -> Result<(), Failure> {
+fn replay_file(file: &Path, is_json: bool) -> Result<(), Failure> {
     let text = std::fs::read_to_string(file).map_err(|cause| format!("{}: {cause}", file.display()))?;
     let done = replay(&text).map_err(|error| format!("{}: {error}", file.display()))?;
     let mut said = Sentences::default();

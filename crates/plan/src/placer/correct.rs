@@ -132,6 +132,13 @@ impl Corrections {
         factors.cores.map_or(0.0, |factor| factor.spread).max(p99).exp() - 1.0
     }
 
+    /// The factors of a choice, as far as they were measured.
+    pub(super) fn factors(&self, now_us: u64, service: &str, at: &Choice) -> Vec<(&'static str, f64)> {
+        let Some(own) = self.own(now_us, service, at) else { return Vec::new() };
+        let all = [("p50", own.p50), ("p99", own.p99), ("cores", own.cores)];
+        all.into_iter().filter_map(|(figure, factor)| Some((figure, factor?.log.exp()))).collect()
+    }
+
     /// Whether a choice was tried lately.
     pub(super) fn is_known(&self, now_us: u64, service: &str, at: &Choice) -> bool {
         self.own(now_us, service, at).is_some()

@@ -8,10 +8,10 @@
 
 use super::brain::Brain;
 use super::choice::Setting;
-use super::log::{Decision, Line};
+use super::log::{Decision, Line, Tuning};
 use super::options::Options;
 use super::predict::Predictor;
-use crate::observed::{Difference, Figure, Load, Observation, ask};
+use crate::observed::{Difference, Figure, Load, MEMORY, Observation, ask};
 use bench::probe::facts::ticks;
 use protocol::planted::NoBugs;
 use serve::trace::Port;
@@ -190,7 +190,8 @@ impl Driver {
         let all = self.brain.choices().flat_map(|(name, choice)| {
             choice.values().map(move |(register, value)| (of(name, register), value.to_owned()))
         });
-        all.collect()
+        let memory = self.brain.limits().map(|(name, bytes)| (of(name, MEMORY), bytes.to_string()));
+        all.chain(memory).collect()
     }
 
     /// How long it looked.
@@ -220,6 +221,21 @@ impl Driver {
         self.is_frozen = is_frozen;
         self.brain.freeze(is_frozen);
         self.log(&Line::Frozen { is_frozen })
+    }
+
+    /// Goes by other limits from now on.
+    ///
+    /// # Errors
+    /// The log cannot be written.
+    pub fn tune(&mut self, tuning: &Tuning) -> Result<(), String> {
+        self.brain.tune(tuning);
+        self.log(&Line::Tuned(tuning.clone()))
+    }
+
+    /// Moves that are left, bytes that caches may have together, and what came divided by what was predicted, by service and figure.
+    pub fn stands(&mut self) -> (usize, u64, Vec<(String, &'static str, f64)>) {
+        let now_us = self.watch.now_us();
+        (self.brain.moves_left(now_us), self.brain.promised(), self.brain.factors(now_us))
     }
 
     /// Looks once, and does what follows; what is to be told of it.
@@ -262,7 +278,8 @@ impl Driver {
             let refused = self.obey(&decision).err();
             let now_us = self.watch.now_us();
             let told = self.brain.told(now_us, decision.number, refused.as_deref());
-            self.log(&Line::Told { now_us, decision: decision.number, refused })?;
+            lines.push(Line::Told { now_us, decision: decision.number, refused });
+            self.log(lines.last().expect("added just now"))?;
             told.iter().try_for_each(|line| self.log(line))?;
             lines.extend(told);
         }
@@ -302,7 +319,9 @@ impl Driver {
 
     /// Begins another log, with another brain, where this one is long enough.
     fn turn_over(&mut self) -> Result<(), String> {
-        let Some(log) = self.log.as_mut().filter(|log| log.written >= log.max) else { return Ok(()) };
+        // What a cache has given another takes first: the next brain knows nothing of it.
+        let is_due = |log: &&mut Log| log.written >= log.max && !self.brain.owes_memory();
+        let Some(log) = self.log.as_mut().filter(is_due) else { return Ok(()) };
         log.turn_over().map_err(|error| format!("{}: {error}", log.path.display()))?;
         self.brain = Brain::new(self.brain.options().clone(), &self.brain.made_us());
         self.log(&self.setup())?;

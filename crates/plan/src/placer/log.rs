@@ -7,6 +7,7 @@
 //! | `told` | in | what became of a decision: registers set, or why not |
 //! | `missed` | in | that the node did not answer, or not with what an admin port answers |
 //! | `frozen` | in | that decisions are to stop, or to go on |
+//! | `tuned` | in | what an operator set at the placer's own port |
 //! | `decision` | out | what was compared, what was chosen and why, what is expected |
 //! | `evaluation` | out | what was expected of a move, what came, and the verdict |
 //! | `ignored` | out | what was not gone by, and why |
@@ -18,7 +19,7 @@ use super::brain::Brain;
 use super::choice::{Choice, Setting};
 use super::of_model::{Modelled, OfModel};
 use super::options::Options;
-use super::predict::{Predict, Prediction, Predictor};
+use super::predict::{Predict, Prediction, Predictor, Range};
 use super::verdict::{Gain, Measured};
 use crate::observed::Observation;
 use protocol::planted::NoBugs;
@@ -26,7 +27,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// Why a service is moved.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Reason {
     /// It is better there, and that is sure.
@@ -35,12 +36,60 @@ pub enum Reason {
     Try,
     /// A size of which the model says nothing: whether it is better is seen by trying it.
     Size,
+    /// Memory goes from a cache to another, that finds more by it.
+    Memory,
     /// What came was worse than before, or not worth staying.
     Back,
     /// The guideline says so.
     Greedy,
     /// The operator says so.
     Fixed,
+}
+
+/// The words of a type whose values are words, as the log and metrics have them.
+macro_rules! words {
+    ($kind:ident $($value:ident $word:literal),*) => {
+        impl $kind {
+            /// All of them.
+            pub const ALL: &[$kind] = &[$($kind::$value),*];
+
+            /// As the log has it.
+            pub fn word(self) -> &'static str {
+                match self { $($kind::$value => $word),* }
+            }
+        }
+    };
+}
+
+words!(Reason Better "better", Try "try", Size "size", Memory "memory", Back "back", Greedy "greedy", Fixed "fixed");
+words!(Verdict Kept "kept", Back "back", Void "void");
+words!(Cause Repeated "repeated", Stale "stale", Empty "empty", Figures "figures");
+
+/// Why something is not gone by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Cause {
+    /// It was there before.
+    Repeated,
+    /// It is too old, or not of yet.
+    Stale,
+    /// It is over no time.
+    Empty,
+    /// Its figures cannot be so.
+    Figures,
+}
+
+/// What an operator may set while a placer runs; as in [`Options`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Tuning {
+    /// See [`Options`].
+    pub moves_per_minute: u32,
+    /// See [`Options`].
+    pub hysteresis: f64,
+    /// See [`Options`].
+    pub dwell_us: u64,
+    /// See [`Options`].
+    pub p99_max_ns: Option<f64>,
 }
 
 /// A choice among those that were compared.
@@ -59,6 +108,33 @@ pub struct Compared {
     /// Why it could not be chosen, if so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
+}
+
+/// Which half of an exchange of memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Half {
+    /// The first: one may have less.
+    Gives,
+    /// The second: another may have more.
+    Takes,
+}
+
+/// Memory that goes from one cache to another. Both halves are one move.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MemoryMove {
+    /// Which service gives; the one that takes, where it was left over.
+    pub from: String,
+    /// Which takes.
+    pub to: String,
+    /// How many bytes.
+    pub bytes: u64,
+    /// Which half this decision is.
+    pub half: Half,
+    /// Hits a second that are expected to come by it, times what a miss costs.
+    pub gain: Range,
+    /// The same that are expected to go.
+    pub loss: Range,
 }
 
 /// A service is to be moved.
@@ -88,6 +164,9 @@ pub struct Decision {
     pub compared: Vec<Compared>,
     /// What is expected there.
     pub expected: Option<Prediction>,
+    /// Of memory, between which caches.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<MemoryMove>,
     /// Moves that are left of this minute's.
     pub budget_left: usize,
     /// It is not to be obeyed.
@@ -111,6 +190,9 @@ pub struct Evaluation {
     pub before: Measured,
     /// What was measured since it settled.
     pub came: Measured,
+    /// Of memory: misses a second, times what they cost, that both caches would have had before of what they are asked now, and have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub misses: Option<[f64; 2]>,
     /// What that is worth, as a share.
     pub gain: f64,
     /// What follows.
@@ -118,7 +200,7 @@ pub struct Evaluation {
 }
 
 /// What follows of a move.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
     /// It stays.
@@ -174,6 +256,8 @@ pub enum Line {
         is_frozen: bool,
     },
     /// See the head of the file.
+    Tuned(Tuning),
+    /// See the head of the file.
     Decision(Box<Decision>),
     /// See the head of the file.
     Evaluation(Box<Evaluation>),
@@ -187,6 +271,8 @@ pub enum Line {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         service: Option<String>,
         /// Why.
+        cause: Cause,
+        /// The same in words.
         why: String,
     },
     /// See the head of the file.
@@ -208,8 +294,8 @@ impl Line {
 
     /// Whether it is what a brain is told, rather than what it says.
     pub fn goes_in(&self) -> bool {
-        use Line::{Frozen, Missed, Seen, Setup, Told};
-        matches!(self, Setup { .. } | Seen { .. } | Told { .. } | Missed { .. } | Frozen { .. })
+        use Line::{Frozen, Missed, Seen, Setup, Told, Tuned};
+        matches!(self, Setup { .. } | Seen { .. } | Told { .. } | Missed { .. } | Frozen { .. } | Tuned(_))
     }
 }
 
@@ -309,6 +395,10 @@ pub fn replay(text: &str) -> Result<Replayed, ReplayError> {
             Line::Told { now_us, decision, refused } => brain.told(now_us, decision, refused.as_deref()),
             Line::Frozen { is_frozen } => {
                 brain.freeze(is_frozen);
+                Vec::new()
+            }
+            Line::Tuned(tuning) => {
+                brain.tune(&tuning);
                 Vec::new()
             }
             _ => Vec::new(),

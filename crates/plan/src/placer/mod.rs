@@ -11,9 +11,11 @@
 //! | `choice` | where a service could be |
 //! | `predict`, `of_model`, `correct` | what a choice would do, by what a node measures or by a model of its machine, and how wrong that was |
 //! | `verdict` | which of two is better |
+//! | `marginal` | what more memory would bring a cache, and less take |
 //! | `brain`, `budget`, `options` | the machine that decides, without clock or socket |
 //! | `log` | its lines, and a log played again |
 //! | `drive`, `command`, `show` | clocks, sockets and files; the command; lines as sentences |
+//! | `service` | the loop over nodes, and the port of the placer itself |
 //! | `contest` | the placer against its rivals and every fixed placement, on a node and under load, or on a machine of the model in virtual time |
 //! | `planted`, `tests` | mistakes on purpose, and the world of faults that finds them |
 
@@ -25,10 +27,12 @@ mod contest;
 mod correct;
 pub mod drive;
 pub mod log;
+mod marginal;
 mod of_model;
 pub mod options;
 mod planted;
 pub mod predict;
+mod service;
 mod show;
 #[cfg(test)]
 mod tests;
@@ -36,6 +40,7 @@ pub mod verdict;
 
 pub use command::PlaceArgs;
 pub use planted::Planted;
+pub use service::{PlacerRegisters, metrics};
 
 use serve::trace::Port;
 

@@ -88,6 +88,12 @@ pub struct Options {
     pub explores: bool,
     /// Decisions are made and not obeyed.
     pub is_dry_run: bool,
+    /// Whether memory may go from one cache to another.
+    #[serde(default)]
+    pub moves_memory: bool,
+    /// What a miss of a service costs where one of another costs 1.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub miss_costs: BTreeMap<String, f64>,
     /// Of these services only; of all, if there are none.
     pub services: Vec<String>,
 }
@@ -107,6 +113,8 @@ impl Default for Options {
             hands_off_us: 60_000_000,
             explores: true,
             is_dry_run: false,
+            moves_memory: true,
+            miss_costs: BTreeMap::new(),
             services: Vec::new(),
         }
     }

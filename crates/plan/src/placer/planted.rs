@@ -11,10 +11,23 @@ pub enum Planted {
     HysteresisOff,
     /// A place that is full takes more.
     FullUsed,
+    /// A cache takes twice what another gave.
+    SumGrows,
+    /// A cache takes before another gives.
+    GrowsFirst,
+    /// A cache gives half of what it has.
+    StepUnbounded,
 }
 
 impl Planted {
     /// All of them.
-    pub const ALL: [Planted; 4] =
-        [Planted::BudgetNotCounted, Planted::StaleUsed, Planted::HysteresisOff, Planted::FullUsed];
+    pub const ALL: [Planted; 7] = [
+        Planted::BudgetNotCounted,
+        Planted::StaleUsed,
+        Planted::HysteresisOff,
+        Planted::FullUsed,
+        Planted::SumGrows,
+        Planted::GrowsFirst,
+        Planted::StepUnbounded,
+    ];
 }

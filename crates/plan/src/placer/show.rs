@@ -2,6 +2,8 @@
 
 use super::log::{Line, Reason, Verdict};
 use super::verdict::Measured;
+use crate::observed::MEMORY;
+use base::units::Bytes;
 use bench::report::format::{micros, short};
 use std::collections::BTreeMap;
 
@@ -13,7 +15,11 @@ impl Sentences {
     /// The sentence for a line, if it is to be said.
     pub(super) fn sentence(&mut self, line: &Line) -> Option<String> {
         let (now_us, service, text) = match line {
-            Line::Setup { .. } | Line::Seen { .. } | Line::Told { .. } | Line::Frozen { .. } => return None,
+            Line::Setup { .. }
+            | Line::Seen { .. }
+            | Line::Told { .. }
+            | Line::Frozen { .. }
+            | Line::Tuned(_) => return None,
             Line::Missed { now_us, why } => (*now_us, "", why.clone()),
             Line::Ignored { now_us, service, why, .. } => {
                 (*now_us, service.as_deref().unwrap_or_default(), format!("not gone by: {why}"))
@@ -22,12 +28,15 @@ impl Sentences {
             Line::Decision(decision) => {
                 let settings = decision.settings.iter();
                 let changes = settings.map(|one| {
-                    let from = decision.from.value(&one.register);
-                    format!("{} {from} -> {}", one.register, one.value)
+                    let [from, to] = [decision.from.value(&one.register), &one.value].map(|value| {
+                        let bytes = value.parse().ok().filter(|_| one.register == MEMORY);
+                        bytes.map_or_else(|| value.to_owned(), |bytes| Bytes(bytes).to_string())
+                    });
+                    format!("{} {from} -> {to}", one.register)
                 });
                 let changes: Vec<String> = changes.collect();
                 let kind = match decision.reason {
-                    Reason::Better => "",
+                    Reason::Better | Reason::Memory => "",
                     Reason::Try | Reason::Size => "to try it, ",
                     Reason::Back => "back, ",
                     Reason::Greedy => "by the guideline, ",
@@ -43,7 +52,12 @@ impl Sentences {
                     Verdict::Back => "goes back",
                     Verdict::Void => "the load changed meanwhile",
                 };
-                let figures = format!("before {}; now {}", figures(&came.before), figures(&came.came));
+                let figures = match came.misses {
+                    Some([before, now]) => {
+                        format!("of what is asked now {before:.0} misses/s before; now {now:.0}")
+                    }
+                    None => format!("before {}; now {}", figures(&came.before), figures(&came.came)),
+                };
                 let text = format!("{verdict}: {:+.0} %; {figures}", came.gain * 100.0);
                 (came.now_us, &*came.service, text)
             }

@@ -22,7 +22,7 @@ const TIE_SHARE: f64 = 0.03;
 /// So much of a core is nothing: places that all use less of the host are equal.
 const CORES_MIN: f64 = 0.01;
 /// No gain counts as more.
-const GAIN_MAX: f64 = 100.0;
+pub(super) const GAIN_MAX: f64 = 100.0;
 
 /// What was measured of a service, over some observations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]

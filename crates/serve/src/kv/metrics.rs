@@ -39,6 +39,8 @@ crate::families! { "millrace_kv_";
     ITEM_BYTES gauge "item" bytes [] "Bytes of items.";
     REMOVED counter "items_removed" count ["reason"] "Items that went without being deleted: evicted, expired, flushed.";
     GHOST_HITS counter "ghost_hits" count [] "New keys that had been evicted lately.";
+    GHOST_MISSES counter "ghost_misses" count ["quarter"] "Gets that missed a key which had been evicted lately: 1, it was among the latest quarter of those that are remembered, to 4. Memory for a quarter of ghost_room items more would have found those of 1.";
+    GHOST_ROOM gauge "ghost_room_items" count [] "Keys of evicted items that are remembered at most.";
     CLEANED counter "segments_cleaned" count [] "Segments that the cleaner emptied.";
     COPIED counter "copied" bytes [] "What the cleaner copied.";
     MEMORY_LIMIT gauge "memory_limit" bytes [] "Memory that the store may have.";
@@ -81,6 +83,7 @@ pub fn collect(shared: &Shared, page: &mut Page) {
     let report = shared.report();
     add(page, &report);
     values(page, &report.kv);
+    ghosts(page, &report.kv);
     for (name, spans) in shared.on_core.stages.histograms() {
         page.add_buckets(STAGE, &[name], &Buckets::of_histogram(&spans));
     }
@@ -121,7 +124,6 @@ fn add(page: &mut Page, report: &Report) {
         (SHM_SEGMENTS, *segment_bytes),
         (ITEMS, kv.store.items),
         (ITEM_BYTES, kv.store.item_bytes),
-        (GHOST_HITS, kv.store.ghost_hits),
         (CLEANED, kv.store.cleaned),
         (COPIED, kv.store.copied),
         (MEMORY_LIMIT, kv.store.limit_bytes),
@@ -164,6 +166,15 @@ fn add(page: &mut Page, report: &Report) {
     durable(page, &kv.durable.clone().unwrap_or_default());
     chain(page, &kv.chain.clone().unwrap_or_default());
     commands(page, &kv.commands);
+}
+
+fn ghosts(page: &mut Page, kv: &KvReport) {
+    let store = &kv.store;
+    page.add(GHOST_HITS, &[], store.ghost_hits);
+    page.add(GHOST_ROOM, &[], store.ghost_room);
+    for (quarter, count) in ["1", "2", "3", "4"].into_iter().zip(store.ghost_misses) {
+        page.add(GHOST_MISSES, &[quarter], count);
+    }
 }
 
 fn values(page: &mut Page, kv: &KvReport) {

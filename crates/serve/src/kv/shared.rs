@@ -211,8 +211,9 @@ impl<C: Core> Shared<C> {
     pub fn register_changed(&self, name: &str) {
         let is = |id: Id| name == Id::SPECS[id as usize].name;
         if is(Id::StoreMemory) {
+            // The store has taken it (`admin::refuses`); of two that set it at once it has what the register says in the end.
             let bytes = self.registers.size(Id::StoreMemory);
-            self.on_core.ask(|kv, _| kv.apply_memory_limit(bytes));
+            let _ = self.on_core.ask(|kv, _| kv.apply_memory_limit(bytes));
         } else if is(Id::NetBufferLimit) {
             self.buffered.set_limit(self.registers.size(Id::NetBufferLimit));
         } else if is(Id::ShmMemory) {

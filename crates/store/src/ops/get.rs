@@ -154,6 +154,7 @@ impl Store {
     pub fn get(&mut self, now: u32, key: Key<'_>, how: &GetHow) -> Option<Hit<'_>> {
         self.advance(now);
         let Some(slot) = self.lookup(now, key) else {
+            self.missed(key);
             return if how.vivify.is_some() { self.vivify(now, key, how) } else { None };
         };
         let item = self.item_in(slot);
@@ -172,6 +173,14 @@ impl Store {
             bits,
             store: PhantomData,
         })
+    }
+
+    /// What more memory would have found is counted.
+    #[inline(never)]
+    fn missed(&mut self, key: Key<'_>) {
+        if let Some(ghosts) = &mut self.ghosts {
+            ghosts.note_miss(key.hash());
+        }
     }
 
     /// Touch, recache, stale and win: what a plain get of a plain item has none of.

@@ -65,7 +65,7 @@ impl<B: Bugs<Planted>> Brain<B> {
             let rank = match wanted.reason {
                 Reason::Try => 0.0,
                 Reason::Size => -1e3,
-                Reason::Better | Reason::Back | Reason::Greedy | Reason::Fixed => 1e3,
+                Reason::Better | Reason::Back | Reason::Memory | Reason::Greedy | Reason::Fixed => 1e3,
             };
             let worth = wanted.gain + rank;
             if best.as_ref().is_none_or(|(most, ..)| worth > *most) {
@@ -346,6 +346,7 @@ impl<B: Bugs<Planted>> Brain<B> {
             seen: before,
             compared,
             expected,
+            memory: None,
             budget_left: self.budget.left(now_us),
             is_dry_run: self.options.is_dry_run,
         }

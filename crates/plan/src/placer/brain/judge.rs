@@ -41,7 +41,7 @@ impl<B: Bugs<Planted>> Brain<B> {
         let least = match running.reason {
             Reason::Size => self.options.hysteresis,
             Reason::Try => half,
-            Reason::Better | Reason::Back | Reason::Greedy | Reason::Fixed => -half,
+            Reason::Better | Reason::Back | Reason::Memory | Reason::Greedy | Reason::Fixed => -half,
         };
         let is_worse = gain < least;
         let verdict = match (is_other, is_worse && !running.is_final()) {
@@ -63,6 +63,7 @@ impl<B: Bugs<Planted>> Brain<B> {
             expected: running.expected,
             before: running.before,
             came,
+            misses: None,
             gain,
             verdict,
         }))];
@@ -135,6 +136,7 @@ impl<B: Bugs<Planted>> Brain<B> {
             seen: came,
             compared: Vec::new(),
             expected: None,
+            memory: None,
             budget_left: self.budget.left(now_us),
             is_dry_run: self.options.is_dry_run,
         };

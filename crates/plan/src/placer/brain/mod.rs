@@ -11,6 +11,7 @@
 //! | `mod` | its state, and what it takes in |
 //! | `consider` | what could be chosen, and whether to |
 //! | `judge` | what became of a move |
+//! | `exchange`, `pairs` | memory between caches, which goes its own way beside moves; between which |
 //!
 //! Invariants, held by `tests` in a world of faults:
 //!
@@ -19,22 +20,25 @@
 //! 3. Nothing is decided by an observation that has a fault, is older than `stale_us`, or does not come after the last.
 //! 4. Nothing goes to a place that the observation says is full.
 //! 5. A service moves again no sooner than `dwell_us`, unless it goes back or its load changed; and forward only for more than the hysteresis.
-//! 6. One move at a time: what came can be told apart.
+//! 6. One move of a service at a time: what came can be told apart. Of an exchange of memory misses say it, which no move of a service changes.
 //!
 //! Bounds: [`SERVICES_MAX`] services, `BARS_MAX` choices of each that are barred.
 
 mod consider;
+mod exchange;
 mod judge;
+mod pairs;
 
 use super::budget::Budget;
 use super::choice::Choice;
 use super::correct::Corrections;
-use super::log::{Decision, Line, Reason};
+use super::log::{Cause, Decision, Line, Reason, Tuning};
 use super::options::{Options, Policy};
 use super::planted::Planted;
 use super::predict::{Known, Predict, Prediction};
 use super::verdict::Measured;
 use crate::observed::{Figure, Observation, SERVICES_MAX, Service};
+use exchange::Exchanges;
 use protocol::planted::Bugs;
 use std::collections::BTreeMap;
 
@@ -101,6 +105,15 @@ struct Bar {
     rate: f64,
 }
 
+impl Bar {
+    /// For `bar_us`, the next time for twice as long.
+    fn renew(&mut self, now_us: u64, bar_us: u64) {
+        let length_us = bar_us.saturating_mul(1 << self.times.min(BAR_DOUBLINGS_MAX));
+        self.until_us = now_us.saturating_add(length_us);
+        self.times = self.times.saturating_add(1);
+    }
+}
+
 /// A move under way: decided, and not judged yet.
 #[derive(Clone, Debug)]
 struct Running {
@@ -154,6 +167,7 @@ pub struct Brain<B> {
     corrections: Corrections,
     seats: BTreeMap<String, ServiceState>,
     running: Option<(String, Running)>,
+    exchanges: Exchanges,
     sequence: Option<u64>,
     decisions: u64,
     is_frozen: bool,
@@ -174,6 +188,7 @@ impl<B: Bugs<Planted>> Brain<B> {
             corrections: Corrections::default(),
             seats: BTreeMap::new(),
             running: None,
+            exchanges: Exchanges::default(),
             sequence: None,
             decisions: 0,
             is_frozen: false,
@@ -190,9 +205,45 @@ impl<B: Bugs<Planted>> Brain<B> {
         self.budget.made_us()
     }
 
+    /// A cache has given memory that no other has yet: who ends now leaves less than there was.
+    pub fn owes_memory(&self) -> bool {
+        self.exchanges.owes()
+    }
+
     /// While it is frozen it decides nothing, not even to go back.
     pub fn freeze(&mut self, is_frozen: bool) {
         self.is_frozen = is_frozen;
+    }
+
+    /// Goes by other limits from now on.
+    pub fn tune(&mut self, tuning: &Tuning) {
+        let Tuning { moves_per_minute, hysteresis, dwell_us, p99_max_ns } = tuning.clone();
+        self.budget.set_moves(moves_per_minute as usize);
+        self.options = Options { moves_per_minute, hysteresis, dwell_us, p99_max_ns, ..self.options.clone() };
+    }
+
+    /// Moves that are left of the minute's.
+    pub fn moves_left(&mut self, now_us: u64) -> usize {
+        self.budget.left(now_us)
+    }
+
+    /// Bytes that caches may have together; 0 where there are not two.
+    pub fn promised(&self) -> u64 {
+        self.exchanges.promised()
+    }
+
+    /// Caches, and what each may have.
+    pub fn limits(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.exchanges.limits()
+    }
+
+    /// What came divided by what was predicted, of each service where it is: p50, p99, cores.
+    pub fn factors(&self, now_us: u64) -> Vec<(String, &'static str, f64)> {
+        let of = |(name, at)| {
+            let found = self.corrections.factors(now_us, name, at).into_iter();
+            found.map(move |(figure, factor)| (name.to_owned(), figure, factor))
+        };
+        self.choices().flat_map(of).collect()
     }
 
     /// Where services are, as far as it knows.
@@ -202,6 +253,9 @@ impl<B: Bugs<Planted>> Brain<B> {
 
     /// What became of a decision: its registers are set, or one of them was refused, and those before it are as they were.
     pub fn told(&mut self, now_us: u64, decision: u64, refused: Option<&str>) -> Vec<Line> {
+        if let Some(lines) = self.told_of_memory(now_us, decision, refused) {
+            return lines;
+        }
         let Some((name, running)) = &mut self.running else { return Vec::new() };
         if running.decision != decision {
             return Vec::new();
@@ -226,14 +280,15 @@ impl<B: Bugs<Planted>> Brain<B> {
     /// Takes in what a node said, and says what follows.
     pub fn observe(&mut self, now_us: u64, seen: &Observation, predictor: &dyn Predict) -> Vec<Line> {
         let sequence = seen.sequence;
-        let ignored = |service: Option<&str>, why: String| Line::Ignored {
+        let ignored = |service: Option<&str>, cause: Cause, why: String| Line::Ignored {
             now_us,
             sequence,
             service: service.map(str::to_owned),
+            cause,
             why,
         };
-        if let Some(why) = self.unusable(now_us, seen) {
-            return vec![ignored(None, why)];
+        if let Some((cause, why)) = self.unusable(now_us, seen) {
+            return vec![ignored(None, cause, why)];
         }
         self.sequence = Some(sequence);
         let mut lines = Vec::new();
@@ -244,7 +299,7 @@ impl<B: Bugs<Planted>> Brain<B> {
                 continue;
             }
             match service.fault() {
-                Some(fault) => lines.push(ignored(Some(&service.name), fault.to_string())),
+                Some(fault) => lines.push(ignored(Some(&service.name), Cause::Figures, fault.to_string())),
                 None => usable.push((service, predictor.of(seen, service))),
             }
         }
@@ -254,6 +309,7 @@ impl<B: Bugs<Planted>> Brain<B> {
                 self.learn(now_us, seen, service, &**served);
             }
         }
+        lines.extend(self.look_at_caches(now_us, seen));
         match &self.running {
             Some((name, _)) => {
                 let name = name.clone();
@@ -265,29 +321,33 @@ impl<B: Bugs<Planted>> Brain<B> {
             None if self.is_frozen => {}
             None => lines.extend(self.consider(now_us, seen, &usable).map(Line::decision)),
         }
+        if !self.is_frozen {
+            let is_still =
+                self.running.is_none() && !lines.iter().any(|line| matches!(line, Line::Decision(_)));
+            lines.extend(self.exchange(now_us, seen, is_still));
+        }
         lines
     }
 
     /// Why nothing of an observation is gone by.
-    fn unusable(&self, now_us: u64, seen: &Observation) -> Option<String> {
+    fn unusable(&self, now_us: u64, seen: &Observation) -> Option<(Cause, String)> {
         if let Some(last) = self.sequence.filter(|last| *last >= seen.sequence) {
-            return Some(format!(
-                "it is the {}th observation, and the {last}th was here before",
-                seen.sequence
-            ));
+            let why = format!("it is the {}th observation, and the {last}th was here before", seen.sequence);
+            return Some((Cause::Repeated, why));
         }
         let age = now_us.saturating_sub(seen.at_us);
         let is_stale = age > self.options.stale_us || seen.at_us > now_us;
         if is_stale && !self.bugs.has(Planted::StaleUsed) {
-            return Some(match seen.at_us > now_us {
+            let why = match seen.at_us > now_us {
                 true => "it is from the future".to_owned(),
                 false => format!("it is {:.1} s old", age as f64 / 1e6),
-            });
+            };
+            return Some((Cause::Stale, why));
         }
         if seen.span_us == 0 {
-            return Some("it is over no time".to_owned());
+            return Some((Cause::Empty, "it is over no time".to_owned()));
         }
-        seen.fault().map(|fault| fault.to_string())
+        seen.fault().map(|fault| (Cause::Figures, fault.to_string()))
     }
 
     /// Smooths what is measured of a service, and sees whether somebody else moved it or its load changed.
@@ -354,8 +414,7 @@ impl<B: Bugs<Planted>> Brain<B> {
         let rate = seat.measured.rate;
         let bar = seat.bars.entry(to.clone()).or_insert(Bar { until_us: 0, times: 0, rate });
         bar.rate = rate;
-        bar.until_us = now_us.saturating_add(bar_us.saturating_mul(1 << bar.times.min(BAR_DOUBLINGS_MAX)));
-        bar.times = bar.times.saturating_add(1);
+        bar.renew(now_us, bar_us);
     }
 
     /// Counts a move.

@@ -16,14 +16,6 @@ const KV_PIPELINE: u64 = 16;
 /// Calls under way at most.
 const RPC_WINDOW: u64 = 64;
 
-/// Ports of the node's services.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Ports {
-    pub kv: u16,
-    pub rpc: u16,
-    pub rec: u16,
-}
-
 /// What the clients of a service saw.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct ClientFigures {
@@ -145,8 +137,8 @@ fn words(text: &str) -> Vec<String> {
 }
 
 /// Fills the key-value service with values of this size.
-pub(super) fn preload(program: &Path, ports: Ports) -> Result<(), String> {
-    let line = format!("bench 127.0.0.1:{} -k {KEYS} -n 1 -d 1s --warmup 0s --json", ports.kv);
+pub(super) fn preload(program: &Path, kv: u16) -> Result<(), String> {
+    let line = format!("bench 127.0.0.1:{kv} -k {KEYS} -n 1 -d 1s --warmup 0s --json");
     let output = Command::new(program).args(words(&line)).stdin(Stdio::null()).output();
     let output = output.map_err(|error| format!("millrace {line}: {error}"))?;
     if output.status.success() {
@@ -155,53 +147,66 @@ pub(super) fn preload(program: &Path, ports: Ports) -> Result<(), String> {
     Err(format!("millrace {line}: {}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim()))
 }
 
+/// What clients of a phase are told.
+pub(super) fn lines(ports: &[u16], load: &Load, times: &str) -> Vec<Line> {
+    let [kv, rpc, rec] = ports else { return Vec::new() };
+    let law = if load.kv_skew > 0.0 { format!("zipf:{}", load.kv_skew) } else { "uniform".to_owned() };
+    let sets = load.kv_sets_percent;
+    let lines = [
+        (
+            "cache",
+            load.kv_rate,
+            format!(
+                "bench 127.0.0.1:{} -k {KEYS} -v {} --get {} --set {sets} --dist {law} -c {KV_CONNECTIONS} -P {KV_PIPELINE} -r {} --no-preload {times}",
+                kv,
+                load.kv_value,
+                100 - sets,
+                load.kv_rate
+            ),
+        ),
+        (
+            "demo",
+            load.rpc_rate,
+            format!(
+                "rpc bench tcp:127.0.0.1:{} -p {} -w {RPC_WINDOW} -r {} {times}",
+                rpc, load.rpc_payload, load.rpc_rate
+            ),
+        ),
+        (
+            "rank",
+            load.rec_rate,
+            format!(
+                "rec bench tcp:127.0.0.1:{} -b {} -w 16 -r {} {times}",
+                rec, load.rec_queries, load.rec_rate
+            ),
+        ),
+    ];
+    let line = |(service, rate, words): (_, u64, _)| Line { service, asked: rate as f64, words };
+    lines.into_iter().map(line).collect()
+}
+
+/// A client: of which service, how many requests a second that count it asks, and what this program is told for it.
+pub(super) struct Line {
+    pub service: &'static str,
+    pub asked: f64,
+    pub words: String,
+}
+
+/// When what counts begins, and how long it is, for a client.
+pub(super) fn times((settle, length): (Duration, Duration)) -> String {
+    format!("--warmup {}ms -d {}ms --json", settle.as_millis(), length.as_millis())
+}
+
 impl Clients {
-    /// Begins a load: what is asked for `settle` does not count, then `length` does.
-    pub(super) fn start(
-        program: &Path,
-        ports: Ports,
-        load: &Load,
-        (settle, length): (Duration, Duration),
-    ) -> Result<Clients, String> {
-        let times = format!("--warmup {}ms -d {}ms --json", settle.as_millis(), length.as_millis());
-        let law = if load.kv_skew > 0.0 { format!("zipf:{}", load.kv_skew) } else { "uniform".to_owned() };
-        let sets = load.kv_sets_percent;
-        let lines = [
-            (
-                "cache",
-                load.kv_rate,
-                format!(
-                    "bench 127.0.0.1:{} -k {KEYS} -v {} --get {} --set {sets} --dist {law} -c {KV_CONNECTIONS} -P {KV_PIPELINE} -r {} --no-preload {times}",
-                    ports.kv,
-                    load.kv_value,
-                    100 - sets,
-                    load.kv_rate
-                ),
-            ),
-            (
-                "demo",
-                load.rpc_rate,
-                format!(
-                    "rpc bench tcp:127.0.0.1:{} -p {} -w {RPC_WINDOW} -r {} {times}",
-                    ports.rpc, load.rpc_payload, load.rpc_rate
-                ),
-            ),
-            (
-                "rank",
-                load.rec_rate,
-                format!(
-                    "rec bench tcp:127.0.0.1:{} -b {} -w 16 -r {} {times}",
-                    ports.rec, load.rec_queries, load.rec_rate
-                ),
-            ),
-        ];
+    /// Begins a load.
+    pub(super) fn start(program: &Path, lines: Vec<Line>) -> Result<Clients, String> {
         let mut clients = Clients(Vec::new());
-        for (service, rate, line) in lines {
+        for Line { service, asked, words: line } in lines {
             let mut command = Command::new(program);
             command.args(words(&line)).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
             end_with_this_process(&mut command);
             let process = command.spawn().map_err(|error| format!("millrace {line}: {error}"))?;
-            clients.0.push(Client { service, asked: rate as f64, process });
+            clients.0.push(Client { service, asked, process });
         }
         Ok(clients)
     }
@@ -236,7 +241,7 @@ fn read(service: &'static str, asked: f64, text: &str, limit_us: f64) -> Result<
         serde_json::from_str(text).map_err(|error| format!("its figures cannot be read: {error}"))
     }
     match service {
-        "cache" => {
+        "cache" | "left" | "right" => {
             let KvSingle { ops_per_sec, wrong, failed, ended_early, curve } =
                 parse::<OfKv>(text)?.outcome.single;
             if let Some(why) = ended_early {

@@ -11,8 +11,10 @@
 //! | `script` | loads, from a seed |
 //! | `node`, `clients` | processes |
 //! | `show` | the score, tables, a page |
+//! | `caches` | two caches in place of the three services, and what they find as the score |
 //! | `modelled` | the same in virtual time, on machines of the model |
 
+mod caches;
 mod clients;
 mod modelled;
 mod node;
@@ -26,7 +28,7 @@ use super::predict::Predictor;
 use bench::contest::{self as turns, Order, Sides, Slice, Turn};
 use bench::report::{deliver, environment};
 use clap::Args;
-use clients::{ClientFigures, Clients, preload};
+use clients::{ClientFigures, Clients, preload, times};
 use node::Node;
 use script::{Load, script};
 use serde::Serialize;
@@ -42,6 +44,12 @@ use std::time::Duration;
 const EVERY: Duration = Duration::from_millis(500);
 /// What the 99th percentile on a node is to keep, if nothing is said.
 const SLO: Duration = Duration::from_millis(2);
+/// What counts on a node of three services, and of a machine of the model.
+const IN_TIME: &str = "in time";
+/// What counts of caches.
+const FOUND: &str = "found";
+/// Registers and their values.
+type Registers = Vec<(String, String)>;
 /// Registers that all policies begin with, and each fixed placement has a value of.
 const PLACES: [(&str, &[&str]); 3] = [
     ("cache.engine.mode", &["shared", "dedicated"]),
@@ -106,6 +114,11 @@ pub struct Contest {
     #[arg(long, value_name = "PLATFORM", conflicts_with_all = ["fixed", "start", "platform"])]
     on: Vec<String>,
 
+    /// Two caches on a node in place of the three services, which of them wants the memory changes: what counts is the share of gets that found their key.
+    /// The placer has 60 moves a minute; give it some time with --settle, and others theirs to fill with --warm-up
+    #[arg(long, conflicts_with_all = ["on", "start"])]
+    caches: bool,
+
     /// Multiplies all rates: for faster and slower machines
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = scale)]
     load: f64,
@@ -161,14 +174,17 @@ struct Contestant {
     name: String,
     /// None: nobody moves it.
     driver: Option<Driver>,
-    registers: Vec<(String, String)>,
+    registers: Registers,
+    /// Which node.
+    node: usize,
 }
 
 /// All policies of a run.
 struct Contestants<'a> {
     args: &'a Contest,
     program: PathBuf,
-    node: Node,
+    /// One for all; of caches one for each.
+    nodes: Vec<Node>,
     players: Vec<Contestant>,
     script: Vec<Load>,
     stop: &'a AtomicBool,
@@ -180,6 +196,9 @@ struct Outcome {
     /// The machine of the model; none: a node.
     #[serde(skip_serializing_if = "Option::is_none")]
     platform: Option<String>,
+    /// What the score is a share of.
+    #[serde(skip)]
+    counts: &'static str,
     slo_us: f64,
     seed: u64,
     script: Vec<Load>,
@@ -194,7 +213,7 @@ struct Outcome {
 }
 
 /// The nth of the twelve fixed placements, from 0.
-fn placement(n: usize) -> Vec<(String, String)> {
+fn placement(n: usize) -> Registers {
     let mut left = n;
     let places = PLACES.map(|(register, values)| {
         let value = values[left % values.len()];
@@ -207,7 +226,10 @@ fn placement(n: usize) -> Vec<(String, String)> {
 }
 
 /// Its name: `shared/edge/edge`.
-fn name(registers: &[(String, String)]) -> String {
+fn name(registers: &Registers) -> String {
+    if registers.iter().any(|(register, _)| register.ends_with(crate::observed::MEMORY)) {
+        return caches::name(registers);
+    }
     let value = |(wanted, _): &(&str, &[&str])| {
         let found = registers.iter().find(|(register, _)| register == wanted);
         found.map_or_else(String::new, |(_, value)| value.clone())
@@ -232,12 +254,18 @@ impl Contest {
         let bar = progress::bar(self.json);
         let program = std::env::current_exe().map_err(|e| format!("this program cannot find itself: {e}"))?;
         progress::show(&bar, 0.0, "start of the node");
-        let node = Node::start(&program)?;
-        preload(&program, node.ports)?;
-        let script = script(self.seed, self.changes, self.load);
-        let players = self.players(&node)?;
+        let (nodes, script) = if self.caches {
+            let start = |_| Node::start(&program, caches::SERVICES.len(), caches::file);
+            let nodes = (0..2 + self.fixed().len()).map(start).collect::<Result<_, _>>()?;
+            (nodes, caches::script(self.changes, self.load))
+        } else {
+            let node = Node::start(&program, PLACES.len(), node::file)?;
+            preload(&program, node.ports[0])?;
+            (vec![node], script(self.seed, self.changes, self.load))
+        };
+        let players = self.players(&nodes)?;
         let (sides, phases) = (players.len(), script.len() as u32);
-        let mut all = Contestants { args: self, program, node, players, script, stop: &stop };
+        let mut all = Contestants { args: self, program, nodes, players, script, stop: &stop };
         let contest = turns::Contest::new((sides, 1), (phases, Order::Rotated), &stop, (&bar, 0.0, 1.0));
         // What was interrupted has no phase that all had.
         let samples = contest.run(&mut all)?.whole_rounds(0);
@@ -267,20 +295,36 @@ impl Contest {
         self.slo.unwrap_or(SLO)
     }
 
-    fn players(&self, node: &Node) -> Result<Vec<Contestant>, String> {
+    /// Placements that nobody moves.
+    fn fixed(&self) -> Vec<Registers> {
+        let all = if self.caches { caches::placements() } else { (0..12).map(placement).collect() };
+        all.into_iter().take(usize::from(self.fixed)).collect()
+    }
+
+    fn players(&self, nodes: &[Node]) -> Result<Vec<Contestant>, String> {
         let predictor = super::command::predictor(&self.platform).map_err(|error| error.to_string())?;
-        let start = placement(usize::from(self.start) - 1);
+        let (start, policies) = match self.caches {
+            // The guideline is of places.
+            true => (caches::placements().remove(0), vec![Policy::Model, Policy::Leave]),
+            false => {
+                let start = placement(usize::from(self.start) - 1);
+                (start, vec![Policy::Model, Policy::Greedy, Policy::Leave])
+            }
+        };
         let mut players = Vec::new();
-        for policy in [Policy::Model, Policy::Greedy, Policy::Leave] {
-            let name = policy.to_string();
+        let own = |nth: usize| if self.caches { nth } else { 0 };
+        for policy in policies {
+            let (name, node) = (policy.to_string(), own(players.len()));
             let driver = match policy {
                 Policy::Leave => None,
-                policy => Some(self.driver(node, policy, predictor.clone())?),
+                policy => Some(self.driver(&nodes[node], policy, predictor.clone())?),
             };
-            players.push(Contestant { name, driver, registers: start.clone() });
+            players.push(Contestant { name, driver, registers: start.clone(), node });
         }
-        let fixed = (0..usize::from(self.fixed)).map(placement);
-        players.extend(fixed.map(|registers| Contestant { name: name(&registers), driver: None, registers }));
+        for registers in self.fixed() {
+            let node = own(players.len());
+            players.push(Contestant { name: name(&registers), driver: None, registers, node });
+        }
         Ok(players)
     }
 
@@ -289,8 +333,19 @@ impl Contest {
             let path = folder.join(format!("{policy}.log"));
             Log::new(path.clone(), u64::MAX).map_err(|error| format!("{}: {error}", path.display()))
         });
-        let options =
-            Options { policy, p99_max_ns: Some(self.slo().as_nanos() as f64), ..Options::default() };
+        let usual = Options { policy, p99_max_ns: Some(self.slo().as_nanos() as f64), ..Options::default() };
+        let dwell_us = caches::DWELL.as_micros() as u64;
+        let options = match self.caches {
+            // Memory alone.
+            true => Options {
+                explores: false,
+                moves_per_minute: caches::MOVES,
+                dwell_us,
+                p99_max_ns: None,
+                ..usual
+            },
+            false => usual,
+        };
         let cores = base::cpu::allowed_cores().len().max(1) as f64;
         let mut driver = Driver::new(node.admin, cores, options, predictor, log.transpose()?)?;
         driver.pause();
@@ -303,12 +358,13 @@ impl Contestants<'_> {
         let names = self.players.iter().map(|player| player.name.clone());
         Outcome {
             platform: None,
+            counts: if self.args.caches { FOUND } else { IN_TIME },
             hosts: Vec::new(),
             slo_us: self.args.slo().as_secs_f64() * 1e6,
             seed: self.args.seed,
             script: self.script.clone(),
             policies: names.zip(figures).collect(),
-            fixed: usize::from(self.args.fixed),
+            fixed: self.args.fixed().len(),
             environment: environment::facts(),
         }
     }
@@ -323,27 +379,33 @@ impl Sides for Contestants<'_> {
     }
 
     fn warm_up(&mut self, turn: Turn) -> Result<(), String> {
-        self.node.set(&self.players[turn.side].registers)
+        let player = &self.players[turn.side];
+        self.nodes[player.node].set(&player.registers)
     }
 
     fn slice(&mut self, turn: Turn) -> Result<Slice<Figures>, String> {
-        let (args, node, player) = (self.args, &self.node, &mut self.players[turn.side]);
+        let (args, player) = (self.args, &mut self.players[turn.side]);
+        let node = &self.nodes[player.node];
         let load = &self.script[turn.round as usize];
         let settle = if player.driver.is_some() { args.settle } else { args.warm_up };
-        let clients = Clients::start(&self.program, node.ports, load, (settle, args.measure))?;
+        let (all, times) = (&node.ports, times((settle, args.measure)));
+        let lines =
+            if args.caches { caches::lines(all, load, &times) } else { clients::lines(all, load, &times) };
+        let clients = Clients::start(&self.program, lines)?;
+        let counted = || node.counted(if args.caches { &caches::SERVICES } else { &[] });
         let slo_us = args.slo().as_secs_f64() * 1e6;
         let over = AtomicBool::new(false);
-        let (served, moves, cores) = thread::scope(|scope| {
+        let (served, moves, counts) = thread::scope(|scope| {
             let placer = player.driver.as_mut().map(|driver| scope.spawn(|| move_about(driver, &over)));
             super::command::rest(settle, self.stop);
-            let before = node.cpu();
+            let before = counted();
             super::command::rest(args.measure, self.stop);
-            let cpu = node.cpu().and_then(|after| Ok(after - before?));
+            let counts = counted().and_then(|after| Ok([before?, after]));
             let served = clients.end(slo_us);
             over.store(true, Ordering::Relaxed);
             let moves =
                 placer.map_or(Ok(0), |thread| thread.join().map_err(|_| "a placer panicked".to_owned())?);
-            (served, moves, cpu.map(|cpu| cpu / args.measure.as_secs_f64()))
+            (served, moves, counts)
         });
         if self.stop.load(Ordering::Relaxed) {
             return Ok(Slice::Over);
@@ -352,12 +414,18 @@ impl Sides for Contestants<'_> {
             keep(&mut player.registers, driver.placement());
         }
         let placement = name(&player.registers);
-        Ok(Slice::Measured(Figures { services: served?, cores: cores?, moves: moves?, placement }))
+        let ([before, after], mut services) = (counts?, served?);
+        let a_second = |count: f64| count / args.measure.as_secs_f64();
+        for (one, (before, after)) in services.iter_mut().zip(before.1.iter().zip(&after.1)) {
+            one.within = a_second(after - before);
+        }
+        let cores = a_second(after.0 - before.0);
+        Ok(Slice::Measured(Figures { services, cores, moves: moves?, placement }))
     }
 }
 
 /// What the placer has set is what it finds the next time.
-fn keep(registers: &mut Vec<(String, String)>, now: Vec<(String, String)>) {
+fn keep(registers: &mut Registers, now: Registers) {
     for (register, value) in now {
         match registers.iter_mut().find(|(name, _)| *name == register) {
             Some((_, kept)) => *kept = value,

@@ -1,7 +1,7 @@
-//! The node of the contest: a process of this program with a key-value, an RPC and a recommendation service.
+//! A node of the contest: a process of this program, with a key-value, an RPC and a recommendation service, or with two caches.
 
-use super::clients::Ports;
 use serve::cluster::members::free_ports;
+use serve::metrics::read::sum;
 use serve::process::end_with_this_process;
 use serve::trace::Port;
 use std::fs::{File, Permissions};
@@ -26,7 +26,8 @@ pub(super) struct Node {
     process: Child,
     folder: TempDir,
     pub admin: Port,
-    pub ports: Ports,
+    /// Of its services.
+    pub ports: Vec<u16>,
 }
 
 impl Drop for Node {
@@ -36,8 +37,9 @@ impl Drop for Node {
     }
 }
 
-fn file(admin: u16, ports: Ports) -> String {
-    let Ports { kv, rpc, rec } = ports;
+/// A file with the three services of the contest.
+pub(super) fn file(admin: u16, ports: &[u16]) -> String {
+    let [kv, rpc, rec] = ports else { return String::new() };
     format!(
         "[admin]\nlisten = \"127.0.0.1:{admin}\"\n\
          [services.cache]\nkind = \"kv\"\n[services.cache.store]\nmemory = \"1g\"\n\
@@ -54,17 +56,19 @@ impl Node {
     ///
     /// # Errors
     /// It does not, and what it said.
-    pub(super) fn start(program: &Path) -> Result<Node, String> {
+    pub(super) fn start(
+        program: &Path,
+        services: usize,
+        file: impl Fn(u16, &[u16]) -> String,
+    ) -> Result<Node, String> {
         let failed = |error: std::io::Error| format!("the node could not be started: {error}");
-        let [admin, kv, rpc, rec] = free_ports(4).map_err(failed)?[..] else {
-            return Err("the system gives no ports".to_owned());
-        };
-        let ports = Ports { kv, rpc, rec };
+        let mut ports = free_ports(services + 1).map_err(failed)?;
+        let admin = ports.pop().ok_or("the system gives no ports")?;
         let private = Permissions::from_mode(0o700);
         let folder = tempfile::Builder::new().prefix("millrace-").permissions(private).tempdir();
         let folder = folder.map_err(failed)?;
         let config = folder.path().join("node.toml");
-        std::fs::write(&config, file(admin, ports)).map_err(failed)?;
+        std::fs::write(&config, file(admin, &ports)).map_err(failed)?;
         let said = File::create(folder.path().join("said")).map_err(failed)?;
         let mut command = Command::new(program);
         command.arg("up").arg("--config").arg(&config);
@@ -97,13 +101,19 @@ impl Node {
         })
     }
 
-    /// Processor time that it has used, in seconds.
+    /// Processor time that it has used, in seconds, and how many gets found their key in each of these services.
     ///
     /// # Errors
     /// It does not say.
-    pub(super) fn cpu(&self) -> Result<f64, String> {
+    pub(super) fn counted(&self, services: &[&str]) -> Result<(f64, Vec<f64>), String> {
         let page = self.admin.get("/metrics")?;
-        let cpu = serve::metrics::read::sum(&page, "process_cpu_seconds_total", &[]);
-        cpu.ok_or_else(|| "the node does not say its processor time".to_owned())
+        let cpu = sum(&page, "process_cpu_seconds_total", &[]);
+        let cpu = cpu.ok_or("the node does not say its processor time")?;
+        let hits = |service: &&str| {
+            let labels = [("service", *service), ("command", "get"), ("outcome", "hit")];
+            let hits = sum(&page, "millrace_kv_command_outcomes_total", &labels);
+            hits.ok_or_else(|| format!("the node does not say what {service} found"))
+        };
+        Ok((cpu, services.iter().map(hits).collect::<Result<_, _>>()?))
     }
 }

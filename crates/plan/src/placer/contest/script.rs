@@ -1,10 +1,12 @@
 //! The script: a load, and what changes of it, from a seed.
 
+use super::caches;
 use base::Prng;
+use bench::report::format::short;
 use serde::Serialize;
 
 /// What clients ask in a phase.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(super) struct Load {
     /// What changed, in words.
     pub change: &'static str,
@@ -17,6 +19,35 @@ pub(super) struct Load {
     pub rpc_payload: u64,
     pub rec_rate: u64,
     pub rec_queries: u64,
+    /// In place of all that, what two caches are asked.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub caches: Vec<CacheLoad>,
+}
+
+/// What a cache is asked.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct CacheLoad {
+    /// Requests a second.
+    pub rate: u64,
+    /// Exponent of Zipf's law; 0: all keys alike.
+    pub skew: f64,
+}
+
+impl Load {
+    /// Each service with what it is asked, for people.
+    pub(super) fn asked(&self) -> Vec<(&'static str, String)> {
+        let law = |skew: f64| if skew > 0.0 { "zipf" } else { "uniform" };
+        if !self.caches.is_empty() {
+            let of = |one: &CacheLoad| format!("{}/s {}", short(one.rate as f64), law(one.skew));
+            return caches::SERVICES.into_iter().zip(self.caches.iter().map(of)).collect();
+        }
+        let (rate, skew) = (short(self.kv_rate as f64), law(self.kv_skew));
+        vec![
+            ("kv", format!("{rate}/s {} B {} % set {skew}", self.kv_value, self.kv_sets_percent)),
+            ("rpc", format!("{}/s {} B", self.rpc_rate, self.rpc_payload)),
+            ("rec", format!("{}/s × {}", self.rec_rate, self.rec_queries)),
+        ]
+    }
 }
 
 /// Values that sizes are drawn of, in bytes.
@@ -42,6 +73,7 @@ pub(super) fn script(seed: u64, changes: u32, scale: f64) -> Vec<Load> {
         rpc_payload: PAYLOADS[0],
         rec_rate: rate(&mut random, 1e3, 5e3, scale),
         rec_queries: QUERIES[1],
+        caches: Vec::new(),
     };
     let mut all = vec![load.clone()];
     let shift = random.below(CHANGES.len() as u64) as usize;

@@ -1,9 +1,10 @@
 //! What came of the contest, as tables and as a page: of a node, or of machines of the model.
 
-use super::{Figures, Outcome};
+use super::script::Load;
+use super::{Figures, IN_TIME, Outcome};
 use base::spread::Spread;
 use bench::report::chart::{Bar, Series, bars, lines};
-use bench::report::format::{digits, micros, ratio, short};
+use bench::report::format::{digits, micros, ratio};
 use bench::report::{Block, Report, Section, Table, Tile};
 
 /// A placer is to reach this part of the best fixed placement, and of `leave`, in every phase.
@@ -50,6 +51,9 @@ impl Outcome {
 
     pub(super) fn over(&self, of: &[Figures], other: &str) -> Vec<f64> {
         let other = self.of(other);
+        if other.is_empty() {
+            return Vec::new();
+        }
         ratios(of, |phase| other.get(phase).map_or(0.0, Figures::score))
     }
 
@@ -97,7 +101,7 @@ fn both(ratios: &[f64]) -> String {
 
 fn summary(outcome: &Outcome) -> Table {
     let host = outcome.host();
-    let heads = ["policy", "in time", "over best fixed", "over leave", "over greedy"];
+    let heads = ["policy", outcome.counts, "over best fixed", "over leave", "over greedy"];
     let heads = heads.into_iter().chain(host.map(|_| "over host only"));
     let mut table = Table::new(heads.chain(["cores", "moves", "lost"]));
     for (name, figures) in &outcome.policies {
@@ -124,8 +128,13 @@ fn summary(outcome: &Outcome) -> Table {
 
 fn phases(outcome: &Outcome) -> Table {
     // A machine of the model has the key-value store alone.
-    let services: &[&str] = if outcome.platform.is_none() { &["kv", "rpc", "rec"] } else { &["store"] };
-    let heads = ["phase"].iter().chain(services).chain(&["best fixed", "in time"]).copied();
+    let asked = outcome.script.first().map(Load::asked).unwrap_or_default();
+    let services: Vec<&str> = match &outcome.platform {
+        None => asked.into_iter().map(|(service, _)| service).collect(),
+        Some(_) => vec!["store"],
+    };
+    let heads =
+        std::iter::once("phase").chain(services.iter().copied()).chain(["best fixed", outcome.counts]);
     let rivals = outcome.rivals().iter().map(|(name, _)| &**name);
     let mut table = Table::new(heads.chain(rivals).chain(["model stands"]));
     for (phase, load) in outcome.script.iter().enumerate() {
@@ -134,15 +143,8 @@ fn phases(outcome: &Outcome) -> Table {
             of.get(phase).map_or("–".to_owned(), |one| format!("{:.1} %", 100.0 * one.score()))
         };
         let (best, whose) = outcome.best_fixed(phase);
-        let skew = if load.kv_skew > 0.0 { "zipf" } else { "uniform" };
-        let rate = short(load.kv_rate as f64);
-        let asked = [
-            format!("{rate}/s {} B {} % set {skew}", load.kv_value, load.kv_sets_percent),
-            format!("{}/s {} B", load.rpc_rate, load.rpc_payload),
-            format!("{}/s × {}", load.rec_rate, load.rec_queries),
-        ];
         let mut row = vec![format!("{phase} {}", load.change)];
-        row.extend(asked.into_iter().take(services.len()));
+        row.extend(load.asked().into_iter().take(services.len()).map(|(_, asked)| asked));
         row.extend([whose.to_owned(), format!("{:.1} %", 100.0 * best)]);
         row.extend(outcome.rivals().iter().map(score));
         row.push(model.placement.clone());
@@ -171,14 +173,19 @@ fn latencies(outcome: &Outcome) -> Table {
 }
 
 fn head(outcome: &Outcome) -> String {
+    let changes = outcome.script.len().saturating_sub(1);
     let (what, of) = match &outcome.platform {
+        _ if outcome.counts != IN_TIME => {
+            return format!(
+                "gets that found their key as a share of what was asked, mean of two caches; {changes} changes of load"
+            );
+        }
         Some(platform) => (format!("on {platform}, in virtual time: "), ""),
         None => (String::new(), ", mean of three services"),
     };
     format!(
-        "{what}answers within {} as a share of what was asked{of}; {} changes of load, seed {}",
+        "{what}answers within {} as a share of what was asked{of}; {changes} changes of load, seed {}",
         micros(outcome.slo_us),
-        outcome.script.len().saturating_sub(1),
         outcome.seed
     )
 }
@@ -202,6 +209,10 @@ pub(super) fn text(outcome: &Outcome) -> String {
     )
 }
 
+fn share(outcome: &Outcome) -> String {
+    format!("{}, % of what was asked", outcome.counts)
+}
+
 /// Score over phases of all that moves, of `leave` and of the best fixed placement of each phase.
 fn plot(outcome: &Outcome) -> Block {
     let points = |score: &dyn Fn(usize) -> f64| {
@@ -214,7 +225,7 @@ fn plot(outcome: &Outcome) -> Block {
     };
     let mut all: Vec<Series> = outcome.rivals().iter().map(of).collect();
     all.push(series("best fixed", points(&|phase| outcome.best_fixed(phase).0)));
-    Block::Plot(lines("in time, % of what was asked", "phase", &all))
+    Block::Plot(lines(&share(outcome), "phase", &all))
 }
 
 fn sections(outcome: &Outcome) -> Vec<Section> {
@@ -248,7 +259,7 @@ fn sections(outcome: &Outcome) -> Vec<Section> {
             title: title("Policies"),
             blocks: vec![
                 Block::Tiles(tiles),
-                Block::Plot(bars("in time, % of what was asked", &all)),
+                Block::Plot(bars(&share(outcome), &all)),
                 Block::Table(summary(outcome)),
             ],
         },

@@ -1,7 +1,7 @@
 //! What must hold of decisions, by what really was: the invariants of `brain`, counted once more and by other means.
 
 use super::super::choice::FULL_UTILISATION;
-use super::super::log::{Decision, Line, Reason};
+use super::super::log::{Decision, Half, Line, MemoryMove, Reason};
 use super::super::options::Options;
 use super::world::Answer;
 use crate::observed::{Location, Observation};
@@ -11,6 +11,9 @@ pub(super) struct Checker {
     options: Options,
     pub violations: Vec<String>,
     pub decisions: usize,
+    /// Exchanges of memory that began.
+    pub exchanges: usize,
+    exchange_us: Option<u64>,
     moves_us: Vec<u64>,
     last_us: BTreeMap<String, u64>,
     loads: BTreeMap<String, u64>,
@@ -26,6 +29,8 @@ impl Checker {
             options,
             violations: Vec::new(),
             decisions: 0,
+            exchanges: 0,
+            exchange_us: None,
             moves_us: Vec::new(),
             last_us: BTreeMap::new(),
             loads: BTreeMap::new(),
@@ -62,7 +67,11 @@ impl Checker {
     ) {
         self.decisions += 1;
         let mut wrong = Vec::new();
-        self.moves_us.push(now_us);
+        // The second half of an exchange is no move of its own.
+        let is_second = |of: &MemoryMove| of.half == Half::Takes && of.from != of.to;
+        if !decision.memory.as_ref().is_some_and(is_second) {
+            self.moves_us.push(now_us);
+        }
         let in_minute = self.moves_us.iter().filter(|at| now_us - **at < 60_000_000).count();
         if in_minute > self.options.moves_per_minute as usize {
             wrong.push(format!("{in_minute} moves within a minute"));
@@ -85,7 +94,9 @@ impl Checker {
         if engine_busy >= FULL_UTILISATION + 1e-6 && goes_to(Location::Engine) {
             wrong.push(format!("the engine was {engine_busy} busy"));
         }
-        if decision.reason != Reason::Back {
+        if let Some(memory) = &decision.memory {
+            wrong.extend(self.memory(now_us, seen, decision, memory));
+        } else if decision.reason != Reason::Back {
             let is_soon =
                 self.last_us.get(&decision.service).is_some_and(|at| now_us - at < self.options.dwell_us);
             let is_same_load = self.loads.get(&decision.service) == Some(&answer.load);
@@ -102,9 +113,43 @@ impl Checker {
         if most.is_some_and(|most| most <= self.options.hysteresis) {
             wrong.push(format!("a gain of {most:?} is not worth a move"));
         }
-        self.last_us.insert(decision.service.clone(), now_us);
-        self.loads.insert(decision.service.clone(), self.load_before);
+        if decision.memory.is_none() {
+            self.last_us.insert(decision.service.clone(), now_us);
+            self.loads.insert(decision.service.clone(), self.load_before);
+        }
         let of = format!("{now_us}: decision {} ({} to {})", decision.number, decision.from, decision.to);
         self.violations.extend(wrong.into_iter().map(|what| format!("{of}: {what}")));
+    }
+
+    /// Of an exchange: how much, how soon after the last, and for what.
+    fn memory(
+        &mut self,
+        now_us: u64,
+        seen: &Observation,
+        decision: &Decision,
+        memory: &MemoryMove,
+    ) -> Vec<String> {
+        if decision.reason == Reason::Back || memory.half == Half::Takes {
+            return Vec::new();
+        }
+        let mut wrong = Vec::new();
+        self.exchanges += 1;
+        let is_soon = self.exchange_us.is_some_and(|at| now_us - at < self.options.dwell_us);
+        if is_soon {
+            wrong.push("memory had not stayed for as long as it must".to_owned());
+        }
+        self.exchange_us = Some(now_us);
+        let limit = |name: &str| {
+            let service = seen.services.iter().find(|one| one.name == *name).expect("it was seen");
+            service.register(crate::observed::MEMORY).expect("a cache").number
+        };
+        let most = (limit(&memory.from).min(limit(&memory.to)) / 10).max(1 << 20);
+        if memory.bytes > most {
+            wrong.push(format!("a step of {} bytes, and {most} are the most", memory.bytes));
+        }
+        if memory.gain.low <= memory.loss.high * (1.0 + self.options.hysteresis) {
+            wrong.push(format!("{:?} is not worth {:?}", memory.gain, memory.loss));
+        }
+        wrong
     }
 }

@@ -6,12 +6,14 @@
 //! | `mod` | the loop, as the driver has it, and the tests |
 //! | `world` | the node, its pages, its faults |
 //! | `check` | what must hold, whatever the node does |
+//! | `caches` | memory between two caches whose curves are known |
 
+mod caches;
 mod check;
 mod world;
 
 use super::brain::Brain;
-use super::log::{Line, replay};
+use super::log::{Line, Tuning, replay};
 use super::options::{Options, Policy};
 use super::planted::Planted;
 use super::predict::{Predict, Predictor};
@@ -76,6 +78,7 @@ pub(super) fn service(name: &str, kind: Kind) -> Service {
         load: crate::observed::Load::default(),
         connections: BTreeMap::new(),
         stored_bytes: Figure(0.0),
+        cache: None,
         doubts: Vec::new(),
     }
 }
@@ -91,8 +94,12 @@ struct Played {
     log: String,
     violations: Vec<String>,
     decisions: usize,
+    /// Exchanges of memory among them.
+    exchanges: usize,
 }
 
+/// Before this look an operator sets what may be set.
+const TUNED_AT: u64 = 150;
 /// Between two looks.
 const EVERY_US: u64 = 500_000;
 
@@ -140,6 +147,17 @@ fn play(seed: u64, looks: u32, options: &Options, planted: Option<Planted>) -> P
             }
         };
         let Some(observation) = difference.add(reading, world::CORES) else { continue };
+        if observation.sequence == TUNED_AT {
+            // Less than before, so that what is checked still holds.
+            let tuning = Tuning {
+                moves_per_minute: options.moves_per_minute - 1,
+                hysteresis: options.hysteresis * 1.5,
+                dwell_us: options.dwell_us + EVERY_US,
+                p99_max_ns: options.p99_max_ns,
+            };
+            brain.tune(&tuning);
+            log.push(Line::Tuned(tuning));
+        }
         let came = brain.observe(now_us, &observation, &predictor);
         checker.check(now_us, &observation, &answer, &came);
         log.push(Line::Seen { now_us, observation });
@@ -160,7 +178,8 @@ fn play(seed: u64, looks: u32, options: &Options, planted: Option<Planted>) -> P
         }
     }
     let log = log.iter().map(|line| line.text() + "\n").collect();
-    Played { log, violations: checker.violations, decisions: checker.decisions }
+    let violations = checker.violations.into_iter().chain(world.violations).collect();
+    Played { log, violations, decisions: checker.decisions, exchanges: checker.exchanges }
 }
 
 /// Seeds that are played in every run.
@@ -170,15 +189,17 @@ const LOOKS: u32 = 400;
 
 #[test]
 fn whatever_the_node_does_the_placer_keeps_its_promises() {
-    let mut decisions = 0;
+    let (mut decisions, mut exchanges) = (0, 0);
     for seed in 0..SEEDS {
         let policy = if seed % 4 == 3 { Policy::Greedy } else { Policy::Model };
         let played = play(seed, LOOKS, &options(policy), None);
         assert!(played.violations.is_empty(), "seed {seed}: {:#?}", &played.violations[..1]);
         decisions += played.decisions;
+        exchanges += played.exchanges;
     }
     // A placer that never moves would keep all of them.
     assert!(decisions > 5 * SEEDS as usize, "{decisions} decisions");
+    assert!(exchanges > SEEDS as usize, "{exchanges} exchanges of memory");
 }
 
 #[test]
@@ -318,6 +339,43 @@ fn what_is_fixed_is_gone_to_and_stayed_at() {
     let decision = played.log.lines().find(|line| line.contains("\"line\":\"decision\"")).expect("one");
     assert!(decision.contains("\"reason\":\"fixed\"") && decision.contains("dedicated"), "{decision}");
     assert!(!played.log.contains("\"reason\":\"try\""));
+}
+
+/// Two placers that want the opposite: each leaves a service alone for a while that the other has set, so they do not undo each other look by look.
+#[test]
+fn two_placers_undo_each_other_seldom() {
+    let wanting = |mode: &str| {
+        let values = BTreeMap::from([("cache.engine.mode".to_owned(), mode.to_owned())]);
+        let many = Options { moves_per_minute: 600, ..options(Policy::Fixed(values)) };
+        Brain::<Option<Planted>>::with_bugs(many, &[], None)
+    };
+    let mut placers = [wanting("dedicated"), wanting("shared")];
+    let (mut one, mut moves) = (service("cache", Kind::Kv), 0);
+    one.rate = Figure(1e4);
+    for look in 1..=240u64 {
+        let now_us = look * EVERY_US / 2;
+        let placer = &mut placers[look as usize % 2];
+        let observation = crate::observed::Observation {
+            sequence: look,
+            at_us: now_us,
+            span_us: EVERY_US,
+            cores: Figure(4.0),
+            cores_used: Figure(0.5),
+            others: Figure(0.0),
+            busy: BTreeMap::new(),
+            services: vec![one.clone()],
+        };
+        for line in placer.observe(now_us, &observation, &Nothing) {
+            let Line::Decision(decision) = line else { continue };
+            moves += 1;
+            let mode = decision.to.value("engine.mode").to_owned();
+            let own = one.registers.iter_mut().find(|of| of.name == "engine.mode").expect("its own");
+            own.number = own.number_of(&mode).expect("a word");
+            placer.told(now_us, decision.number, None);
+        }
+    }
+    // A minute, in which hands are off for four seconds after each: without that it would be hundreds.
+    assert!((10..=20).contains(&moves), "{moves}");
 }
 
 proptest! {

@@ -1,15 +1,18 @@
-//! A node of three services whose costs depend on where they are, in a way that no predictor knows; its pages as its admin port writes them; and its
-//! faults, one a look at most.
+//! A node of four services, two of them caches, whose costs depend on where they are, in a way that no predictor knows; its pages as its admin port writes
+//! them; and its faults, one a look at most.
 
 use super::super::choice::{Choice, Setting};
-use super::registers;
-use crate::observed::{Kind, Register};
+use super::{register, registers};
+use crate::observed::{Kind, MEMORY, Register};
 use base::Prng;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+/// Counters of misses of evicted keys.
+const GHOSTS: [&str; 4] = ["1", "2", "3", "4"];
 /// Cores of the node.
 pub(super) const CORES: f64 = 4.0;
+const MIB_64: u64 = 64 << 20;
 /// One look in so many has a fault.
 const FAULT_EVERY: u64 = 4;
 /// One look in so many has another load.
@@ -30,7 +33,48 @@ pub(super) struct Answer {
     pub load: u64,
 }
 
+/// What a cache has of memory, in bytes, and how much it would have to find most of what it is asked.
+struct Memory {
+    limit: f64,
+    used: f64,
+    scale: f64,
+}
+
+/// Bytes of an item, and keys of evicted ones that a cache remembers.
+const ITEM: f64 = 1024.0;
+const GHOST_ROOM: f64 = 16384.0;
+
+impl Memory {
+    /// The share of gets that so many bytes find.
+    fn hits(&self, bytes: f64) -> f64 {
+        1.0 - (-bytes / self.scale).exp()
+    }
+
+    /// What it may have or has.
+    fn most(&self) -> f64 {
+        self.limit.max(self.used)
+    }
+
+    /// Its part of the page of metrics.
+    fn page(&self, count: &dyn Fn(&str) -> f64, line: &mut dyn FnMut(&str, &str, f64)) {
+        for (outcome, all) in [("hit", count("hits")), ("miss", count("misses"))] {
+            let labels = format!(",command=\"get\",outcome=\"{outcome}\"");
+            line("kv_command_outcomes_total", &labels, all);
+        }
+        for quarter in GHOSTS {
+            line("kv_ghost_misses_total", &format!(",quarter=\"{quarter}\""), count(quarter));
+        }
+        line("kv_items_removed_total", ",reason=\"evicted\"", count("misses"));
+        line("kv_memory_began_info", ",how=\"anonymous\"", 1.0);
+        line("kv_memory_limit_bytes", "", self.limit);
+        line("kv_memory_bytes", "", self.used.floor());
+        line("kv_items", "", (self.used / ITEM).floor());
+        line("kv_ghost_room_items", "", GHOST_ROOM);
+    }
+}
+
 struct Server {
+    memory: Option<Memory>,
     name: &'static str,
     kind: Kind,
     registers: Vec<Register>,
@@ -47,26 +91,42 @@ pub(super) struct World {
     seed: u64,
     last_us: u64,
     has_lied: Option<&'static str>,
+    /// What caches may have together, by whoever set them besides the placer.
+    promised: f64,
+    pub violations: Vec<String>,
 }
 
 impl World {
     pub(super) fn new(seed: u64) -> World {
-        let server = |name, kind| Server {
-            name,
-            kind,
-            registers: registers(kind),
-            rate: 5e3,
-            counters: BTreeMap::new(),
+        let server = |name, kind| {
+            let mut own = registers(kind);
+            if kind == Kind::Kv {
+                own.insert(0, register(MEMORY, MIB_64, [MIB_64 / 8, 1 << 46], &[]));
+                own.insert(
+                    0,
+                    Register { live: false, ..register("store.mode", 0, [0, 1], &["cache", "store"]) },
+                );
+            }
+            let limit = MIB_64 as f64;
+            let memory = (kind == Kind::Kv).then_some(Memory { limit, used: limit, scale: limit });
+            Server { memory, name, kind, registers: own, rate: 5e3, counters: BTreeMap::new() }
         };
         World {
             random: Prng::new(seed),
-            servers: vec![server("cache", Kind::Kv), server("demo", Kind::Rpc), server("rank", Kind::Rec)],
+            servers: vec![
+                server("cache", Kind::Kv),
+                server("demo", Kind::Rpc),
+                server("rank", Kind::Rec),
+                server("pool", Kind::Kv),
+            ],
             cpu: 1.0,
             threads: BTreeMap::new(),
             load: 0,
             seed,
             last_us: 0,
             has_lied: None,
+            promised: 2.0 * MIB_64 as f64,
+            violations: Vec::new(),
         }
     }
 
@@ -77,7 +137,7 @@ impl World {
     /// What a request of a server costs where it is: some hundreds of nanoseconds to some hundred microseconds.
     fn cost_s(seed: u64, server: &Server, load: u64) -> f64 {
         let mut text = format!("{seed} {} {load}", server.name);
-        for register in &server.registers {
+        for register in server.registers.iter().filter(|register| register.name != MEMORY) {
             let _ = write!(text, " {}", register.number);
         }
         let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
@@ -94,6 +154,8 @@ impl World {
             self.load += 1;
             for at in 0..self.servers.len() {
                 self.servers[at].rate = 10f64.powf(2.0 + 2.0 * self.random.below(1000) as f64 / 1000.0);
+                let scale = MIB_64 as f64 * 2f64.powf(self.random.below(5) as f64 - 2.0);
+                self.servers[at].memory.iter_mut().for_each(|memory| memory.scale = scale);
             }
         }
         let mut answer = Answer {
@@ -116,7 +178,7 @@ impl World {
 
     fn serve(&mut self, seconds: f64) {
         let (seed, load) = (self.seed, self.load);
-        let is_full = self.one_of(10);
+        let (is_full, is_slow) = (self.one_of(10), self.one_of(3));
         let mut engine = if is_full { seconds } else { 0.1 * seconds };
         for server in &mut self.servers {
             let cost = World::cost_s(seed, server, load);
@@ -135,6 +197,21 @@ impl World {
             add("bytes", done * 100.0);
             stages.iter().for_each(|stage| add(stage, done * cost / stages.len() as f64));
             add("busy", busy / 2.0);
+            if let Some(memory) = &mut server.memory {
+                let misses = done * (1.0 - memory.hits(memory.used));
+                add("hits", done - misses);
+                add("misses", misses);
+                for (quarter, name) in GHOSTS.into_iter().enumerate() {
+                    let end = |nth: usize| memory.hits(memory.used + nth as f64 * GHOST_ROOM / 4.0 * ITEM);
+                    add(name, done * (end(quarter + 1) - end(quarter)));
+                }
+                memory.used = match memory.used > memory.limit {
+                    // It shrinks with the operations that follow.
+                    true if is_slow => memory.used,
+                    true => memory.limit,
+                    false => (memory.used + misses * ITEM).min(memory.limit),
+                };
+            }
             if server.kind == Kind::Rec {
                 engine += busy / 2.0;
             }
@@ -183,6 +260,7 @@ impl World {
                         line(family, "", requests);
                     }
                     line("kv_received_bytes_total", "", count("bytes"));
+                    server.memory.iter().for_each(|memory| memory.page(&count, &mut line));
                 }
                 Kind::Rpc => {
                     let side = ",side=\"server\"";
@@ -207,13 +285,14 @@ impl World {
     }
 
     fn fault(&mut self, answer: &mut Answer) {
-        match self.random.below(8) {
+        match self.random.below(9) {
             0 => answer.pages = Err("it does not answer".to_owned()),
             1 => answer.pages = Ok(("<html>".to_owned(), "[]".to_owned())),
             2 => answer.pages = Ok((String::new(), "{}".to_owned())),
             3 => answer.late_us = 2_100_000 + self.random.below(60_000_000),
             4..=5 => self.lie(answer),
             6 => self.other_hand(),
+            7 => self.hand_on_memory(answer),
             _ => self.shrink(answer),
         }
     }
@@ -221,10 +300,11 @@ impl World {
     /// A counter that is no number, or none that can follow the last.
     fn lie(&mut self, answer: &mut Answer) {
         let (liar, family) = [
+            ("cache", "millrace_kv_ghost_misses_total"),
             ("cache", "millrace_kv_requests_total"),
             ("demo", "millrace_rpc_calls_started_total"),
             ("rank", "millrace_rec_requests_taken_total"),
-        ][self.random.below(3) as usize];
+        ][self.random.below(4) as usize];
         let value = ["NaN", "+Inf", "-Inf", "-5", "0", "1e300"][self.random.below(6) as usize];
         let Ok((metrics, _)) = &mut answer.pages else { return };
         let count = |line: &str| line.rsplit_once(' ').and_then(|(_, count)| count.parse::<f64>().ok());
@@ -250,6 +330,32 @@ impl World {
         register.number = (register.number + 1) % (register.range[1] + 1);
     }
 
+    /// An operator sets what a cache may have. A placer that sets it between two of its looks would undo that: nothing but the node could tell.
+    fn hand_on_memory(&mut self, answer: &mut Answer) {
+        let at = if self.one_of(2) { 0 } else { 3 };
+        let bytes = (32 + self.random.below(64)) << 20;
+        let server = &mut self.servers[at];
+        let own = server.registers.iter_mut().find(|one| one.name == MEMORY).expect("a cache");
+        own.number = bytes;
+        let memory = server.memory.as_mut().expect("a cache");
+        self.promised += bytes as f64 - memory.limit;
+        memory.limit = bytes as f64;
+        answer.pages = Ok(self.pages());
+    }
+
+    /// A cache may have so much: together they never have more than what they were promised, nor does one take what another has not given yet.
+    fn set_memory(&mut self, name: &str, bytes: f64) {
+        let server = self.servers.iter_mut().find(|server| server.name == name);
+        let memory = server.and_then(|server| server.memory.as_mut()).expect("a cache");
+        let is_more = bytes > memory.limit;
+        memory.limit = bytes;
+        let sum: f64 =
+            self.servers.iter().filter_map(|server| server.memory.as_ref()).map(Memory::most).sum();
+        if is_more && sum > self.promised {
+            self.violations.push(format!("{name} takes {bytes}: {sum} of {} together", self.promised));
+        }
+    }
+
     /// A register takes less than before, or nothing, for this look.
     fn shrink(&mut self, answer: &mut Answer) {
         let at = self.random.below(self.servers.len() as u64) as usize;
@@ -268,7 +374,7 @@ impl World {
 
     /// Sets registers; now and then one refuses, and those before it are put back.
     pub(super) fn set(&mut self, name: &str, settings: &[Setting], from: &Choice) -> Result<(), String> {
-        let refuses = self.one_of(6);
+        let (refuses, is_lost) = (self.one_of(6), self.one_of(8));
         let server = self.servers.iter_mut().find(|server| server.name == name).ok_or("no such service")?;
         for setting in settings {
             let register = server.registers.iter_mut().find(|one| one.name == setting.register);
@@ -280,6 +386,9 @@ impl World {
             }
             register.number = register.number_of(&setting.value).ok_or("out of range")?;
         }
-        Ok(())
+        let Some(bytes) = settings.iter().find(|one| one.register == MEMORY) else { return Ok(()) };
+        self.set_memory(name, bytes.value.parse().expect("bytes"));
+        // It is done, and nobody is told.
+        if is_lost { Err("no answer within 2 s".to_owned()) } else { Ok(()) }
     }
 }

@@ -171,7 +171,7 @@ impl Commands {
 
     fn memory_limit(&mut self, mib: u32) -> Line {
         let bytes = u64::from(mib) << 20;
-        let followed = self.apply_memory_limit(bytes as usize)
+        let followed = self.apply_memory_limit(bytes as usize).is_ok()
             && self.registers.write(crate::kv::registers::Id::StoreMemory, bytes).is_ok();
         if followed { Line::Ok } else { Line::MemlimitFailed }
     }

@@ -144,8 +144,8 @@ impl Commands {
     }
 
     /// Follows the memory register, as far as the store can.
-    pub fn apply_memory_limit(&mut self, bytes: usize) -> bool {
-        self.store.set_memory_limit(bytes).is_ok()
+    pub fn apply_memory_limit(&mut self, bytes: usize) -> Result<(), store::ConfigError> {
+        self.store.set_memory_limit(bytes)
     }
 
     /// What the store and the commands count.

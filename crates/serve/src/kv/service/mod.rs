@@ -316,7 +316,7 @@ impl<B: Mistakes> Kv<B> {
     }
 
     /// Follows the memory register, as far as the store can.
-    pub fn apply_memory_limit(&mut self, bytes: usize) -> bool {
+    pub fn apply_memory_limit(&mut self, bytes: usize) -> Result<(), store::ConfigError> {
         self.commands_mut().apply_memory_limit(bytes)
     }
 

@@ -173,6 +173,10 @@ pub struct StoreReport {
     pub flushed: u64,
     /// New keys that had been evicted lately.
     pub ghost_hits: u64,
+    /// Gets that missed a key which had been evicted lately, by quarters of what is remembered, the latest first.
+    pub ghost_misses: [u64; store::GHOST_QUARTERS],
+    /// Keys of evicted items that are remembered at most.
+    pub ghost_room: u64,
     /// Segments cleaned.
     pub cleaned: u64,
     /// Bytes that the cleaner copied.
@@ -219,6 +223,8 @@ pub(super) fn report((commands, values): (&Counters, ValueBytes), store: &Store,
             expired: s.expired,
             flushed: s.flushed,
             ghost_hits: s.ghost_hits,
+            ghost_misses: s.ghost_misses,
+            ghost_room: s.ghost_room as u64,
             cleaned: s.segments_cleaned,
             copied: s.bytes_copied,
             limit_bytes: s.memory_limit as u64,

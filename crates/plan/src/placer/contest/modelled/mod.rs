@@ -242,6 +242,7 @@ impl Stage {
         let hosts = self.places.iter().filter(|(_, is_host)| *is_host).map(|(name, _)| name.clone());
         Outcome {
             platform: Some(self.platform.name),
+            counts: super::IN_TIME,
             slo_us: self.slo * 1e6,
             seed: self.seed,
             script: self.script,

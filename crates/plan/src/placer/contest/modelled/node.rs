@@ -181,6 +181,7 @@ impl Node {
             load,
             connections: BTreeMap::new(),
             stored_bytes: Figure(self.workload.working_set as f64),
+            cache: None,
             doubts: Vec::new(),
         };
         let cores = self.cores();
