@@ -7,8 +7,9 @@
 //! ```
 //! Connections, parser, edges, ports, engine, service and store are those of a server; so are how it ends and what its registers do. In the place of sockets
 //! are [`Peer`]s, in that of threads whoever calls [`Node::step_edge`] and [`Node::step_core`]. Where an edge waits for the engine within its turn, others
-//! go on meanwhile: cores, other edges, and what operators ordered. `millrace sim --node` drives it so, by the luck of a seed. Without luck only cores go on
-//! meanwhile, in their order, and what a step did is told as [`Act`]s: so it runs in modelled time (`plan::timed::kv`). A client may also come by a real socket.
+//! go on meanwhile: cores, other edges, and what operators ordered. `millrace sim --node` drives it so, by the luck of a seed. Without luck only cores go
+//! on meanwhile, in their order, and what a step did is told as [`Act`]s: so it runs in modelled time (`plan::timed::kv`). A client may come by a real
+//! socket, too.
 //!
 //! What is not here: the thread that accepts, sleeping and waking up (whoever would sleep is asked again), TLS, datagrams, shared memory, and two threads
 //! within one step of each other, which loom looks at (`ring`).

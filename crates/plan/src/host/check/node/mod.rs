@@ -23,11 +23,13 @@ use calls::Calls;
 #[cfg(feature = "rec")]
 use inference::Inference;
 use model::alternative::{Alternative, Offered, Part};
+use model::load::Seen;
 use model::system::host::{Asleep, Handler, Host, Link, Node, Route, Threads};
 use model::workload::Class;
 use std::error::Error;
 use std::time::Duration;
-use store::{Ask, Store};
+pub use store::Ask;
+use store::Store;
 
 /// Steps of a handler that works: about twenty microseconds.
 const STEPS: u64 = 15_000;
@@ -59,17 +61,30 @@ impl Placed {
 
     /// Requests per second.
     fn predict(&self, host: &Host, service: &dyn Service) -> f64 {
-        let mut node = Node::new(host, Threads::asleep(), 1);
-        let Route { link, handler } = self.route;
-        let stages = service.stages(&node, &self.class, handler);
-        let program = node.through(&self.class, link, &stages);
-        let part = Part { class: self.class.name.clone(), share: 1.0, program };
-        let (name, what) = (self.route.name(), self.route.what());
-        let only = Alternative { name, what, place: handler.place(), parts: vec![part] };
-        let offered = Offered::Window(self.window);
-        let setting = node.with(vec![only], 1);
-        setting.run(&[1.0], offered, 1, Picos::from_millis(1), Picos::from_millis(20)).all.rate()
+        let node = Node::new(host, Threads::asleep(), 1);
+        let stages = service.stages(&node, &self.class, self.route.handler);
+        arithmetic(node, (&self.class, self.route), &stages, self.window).rate()
     }
+}
+
+/// What clients of a node see who keep so many requests of this class under way by this route, of which these handle each, one after the other.
+pub fn arithmetic(
+    mut node: Node<'_>,
+    (class, route): (&Class, Route),
+    stages: &[(Handler, Picos)],
+    window: u64,
+) -> Seen {
+    let program = node.through(class, route.link, stages);
+    let part = Part { class: class.name.clone(), share: 1.0, program };
+    let only = Alternative {
+        name: route.name(),
+        what: route.what(),
+        place: route.handler.place(),
+        parts: vec![part],
+    };
+    let setting = node.with(vec![only], 1);
+    let (warm_up, span) = (Picos::from_millis(1), Picos::from_millis(20));
+    setting.run(&[1.0], Offered::Window(window), 1, warm_up, span).all
 }
 
 /// A real service, at one placement after the other.

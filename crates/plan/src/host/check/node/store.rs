@@ -20,7 +20,7 @@ const STORED: &[u8] = b"STORED\r\n";
 
 /// What it is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ask {
+pub enum Ask {
     /// A small value.
     Get,
     /// That it stores a large one.
@@ -40,11 +40,17 @@ fn set(bytes: usize) -> Vec<u8> {
 }
 
 impl Ask {
-    fn request(self) -> Vec<u8> {
+    /// Its bytes.
+    pub fn request(self) -> Vec<u8> {
         match self {
             Ask::Get => b"get key:00000001\r\n".to_vec(),
             Ask::Set => set(VALUES[1]),
         }
+    }
+
+    /// What stores the small value that is got.
+    pub fn stored() -> Vec<u8> {
+        set(VALUES[0])
     }
 
     /// Bytes of a reply.
@@ -86,7 +92,7 @@ impl Store {
         let (request, reply) = (ask.request(), ask.reply());
         let store = Store { node: kv::Server::start(&config)?, registers, request, reply };
         let mut connection = store.connect()?;
-        connection.write_all(&set(VALUES[0]))?;
+        connection.write_all(&Ask::stored())?;
         connection.read_exact(&mut [0; STORED.len()])?;
         Ok(store)
     }
