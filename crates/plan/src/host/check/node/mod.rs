@@ -48,6 +48,8 @@ struct Placed {
     window: u64,
     class: Class,
     row: Row,
+    /// The same by the node's own code in modelled time, where that runs there.
+    in_time: Option<Row>,
 }
 
 impl Placed {
@@ -56,7 +58,13 @@ impl Placed {
         let what = format!("{}, {handler}, {link}, {window} under way", class.name);
         let row = Row::new(what, Kind::Rate("K/s", 1e3));
         let row = row.among(format!("{}, {link}, {window}", class.name));
-        Placed { route, window, class, row }
+        Placed { route, window, class, row, in_time: None }
+    }
+
+    /// The service's code runs in modelled time.
+    fn and_in_time(self) -> Placed {
+        let row = Row::new(format!("{}, its code in time", self.row.what), Kind::Rate("K/s", 1e3));
+        Placed { in_time: Some(row), ..self }
     }
 
     /// Requests per second.
@@ -94,6 +102,11 @@ trait Service: Send {
 
     /// Requests per second with so many under way.
     fn drive(&mut self, link: Link, window: u64, span: Nanos) -> Driven;
+
+    /// What its own code does in modelled time, where that runs there: requests per second.
+    fn in_time(&self, _: &Host, _: Handler, _window: u64) -> Option<f64> {
+        None
+    }
 
     /// Times what of it the platform's figures do not have.
     fn probe(&mut self, _: Nanos) -> Result<(), Box<dyn Error>> {
@@ -138,7 +151,7 @@ fn started<T: Send>(
 
 fn of_store(class: &Class) -> Vec<Placed> {
     let at = |handler: Handler| {
-        [1, 4, 16].map(|window| Placed::new(class, Route { link: Link::Tcp, handler }, window))
+        [1, 4, 16].map(|window| Placed::new(class, Route { link: Link::Tcp, handler }, window).and_in_time())
     };
     [Handler::Edge, Handler::Engine].into_iter().flat_map(at).collect()
 }
@@ -163,20 +176,25 @@ fn measure(
 ) -> Result<Vec<Row>, Box<dyn Error>> {
     for _ in 0..bench.rounds() {
         for placed in &mut all {
-            service.place(placed.route.handler)?;
+            let Route { link, handler } = placed.route;
+            service.place(handler)?;
             probe(bench, service)?;
-            let before = placed.predict(&bench.host()?, service);
+            let host = bench.host()?;
+            let before = (placed.predict(&host, service), service.in_time(&host, handler, placed.window));
             let span = bench.span(Nanos::from_millis(60));
-            let (link, window) = (placed.route.link, placed.window);
+            let window = placed.window;
             let driven =
                 cores::on(bench.cores.0, || service.drive(link, window, span).map_err(|e| e.to_string()))?;
             let measured = driven?;
             probe(bench, service)?;
-            let after = placed.predict(&bench.host()?, service);
-            placed.row.note(before, Some(measured), after);
+            let host = bench.host()?;
+            placed.row.note(before.0, Some(measured), placed.predict(&host, service));
+            if let (Some(row), Some(before)) = (&mut placed.in_time, before.1) {
+                row.note(before, Some(measured), service.in_time(&host, handler, window).unwrap_or(before));
+            }
         }
     }
-    Ok(all.into_iter().map(|placed| placed.row).collect())
+    Ok(all.into_iter().flat_map(|placed| [Some(placed.row), placed.in_time]).flatten().collect())
 }
 
 /// Replaces the figures that these rest on.
