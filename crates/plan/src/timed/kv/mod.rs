@@ -66,11 +66,11 @@ struct Thread {
     bell: Mailbox<Picos>,
 }
 
-/// A connection: its end, its edge, who waits for it.
+/// A connection: its end, and its edge. It is given to the clients' threads in turn.
+#[derive(Clone)]
 struct Line {
     peer: Peer,
     edge: usize,
-    thread: usize,
 }
 
 /// What is counted.
@@ -102,6 +102,8 @@ struct World<B: Bugs<Planted> + 'static> {
     cores: Vec<Cell<Picos>>,
     clients: Vec<Thread>,
     lines: RefCell<Vec<Line>>,
+    /// The node's number of the first of them.
+    first: Cell<usize>,
     /// Bytes that have come for clients, by thread: whose, and how many.
     arrived: Vec<RefCell<Vec<(usize, usize)>>>,
     is_stopping: Cell<bool>,
@@ -138,6 +140,7 @@ impl<B: Bugs<Planted> + 'static> Timed<B> {
             clients: (0..threads.clients as usize).map(thread).collect(),
             arrived: (0..threads.clients).map(|_| RefCell::default()).collect(),
             lines: RefCell::default(),
+            first: Cell::new(0),
             is_stopping: Cell::new(false),
             counts: Cell::default(),
             host: host.clone(),
@@ -177,18 +180,21 @@ impl<B: Bugs<Planted> + 'static> Timed<B> {
         Ok(heard)
     }
 
-    /// Clients connect, each to its edge, and are given to the clients' threads in turn; then edges and clients begin.
+    /// Clients connect, each to its edge, and are given to the clients' threads in turn; then edges and clients begin. To be called once.
     ///
     /// # Errors
     /// The system has no more descriptors.
     pub fn begin<C: Client + 'static>(&self, clients: Vec<(usize, C)>) -> std::io::Result<()> {
         let world = &self.0;
-        let mut users: Vec<Vec<(usize, C)>> = world.clients.iter().map(|_| Vec::new()).collect();
+        let mut users: Vec<Vec<C>> = world.clients.iter().map(|_| Vec::new()).collect();
         for (at, (edge, client)) in clients.into_iter().enumerate() {
             let (peer, thread) = (world.node.connect(edge, world.width)?, at % users.len());
-            // Its number may be another: who filled the store had connected, too.
-            users[thread].push((peer.number(), client));
-            world.lines.borrow_mut().push(Line { peer, edge, thread });
+            if at == 0 {
+                // Who filled the store had connected, too.
+                world.first.set(peer.number());
+            }
+            users[thread].push(client);
+            world.lines.borrow_mut().push(Line { peer, edge });
         }
         // They are welcomed before anybody asks.
         (0..world.edges.len()).for_each(|edge| world.node.step_edge(edge));
@@ -246,21 +252,20 @@ impl<B: Bugs<Planted> + 'static> World<B> {
 
     /// So many bytes of an edge are there for the client of this number.
     async fn deliver(&self, number: usize, bytes: usize) {
-        let thread = {
-            let lines = self.lines.borrow();
-            let Some(line) = lines.iter().find(|line| line.peer.number() == number) else { return };
-            line.thread
-        };
-        self.arrived[thread].borrow_mut().push((number, bytes));
+        let Some(at) = number.checked_sub(self.first.get()) else { return };
+        let thread = at % self.clients.len();
+        self.arrived[thread].borrow_mut().push((at, bytes));
         let how = (self.threads.client_awake, self.host.wake_up(Picos::ZERO));
         self.ring(self.processors[0], &self.clients[thread], how).await;
     }
 
-    /// A client's connection.
-    fn line(&self, number: usize) -> (Peer, usize) {
-        let lines = self.lines.borrow();
-        let line = lines.iter().find(|line| line.peer.number() == number).expect("it has connected");
-        (line.peer.clone(), line.edge)
+    /// A client sends, if there is anything.
+    async fn send(&self, by: ResourceId, Line { peer, edge }: &Line, request: &[u8]) {
+        if !request.is_empty() {
+            self.pay(by, self.host.sending(Link::Tcp, request.len() as u64)).await;
+            peer.send(request);
+            self.ring(by, &self.edges[*edge], self.at_sockets()).await;
+        }
     }
 
     fn count(&self, with: impl FnOnce(&mut Counts)) {
@@ -293,15 +298,12 @@ async fn serve<B: Bugs<Planted> + 'static>(world: Rc<World<B>>, edge: usize) {
 }
 
 /// A client's thread: it asks for each of its connections, and takes what comes.
-async fn ask<B: Bugs<Planted> + 'static, C: Client>(
-    world: Rc<World<B>>,
-    number: usize,
-    mut users: Vec<(usize, C)>,
-) {
-    let by = world.processors[1];
-    for (line, client) in &mut users {
+async fn ask<B: Bugs<Planted> + 'static, C: Client>(world: Rc<World<B>>, number: usize, mut users: Vec<C>) {
+    let (by, threads) = (world.processors[1], world.clients.len());
+    let lines: Vec<Line> = world.lines.borrow().iter().skip(number).step_by(threads).cloned().collect();
+    for (line, client) in lines.iter().zip(&mut users) {
         let request = client.begin(world.sim.now());
-        world.send(by, *line, &request).await;
+        world.send(by, line, &request).await;
     }
     let (mut ready, mut bytes) = (Vec::new(), Vec::new());
     loop {
@@ -312,31 +314,17 @@ async fn ask<B: Bugs<Planted> + 'static, C: Client>(
             continue;
         }
         world.pay(by, world.host.epoll).await;
-        for (line, count) in ready.drain(..) {
-            let (peer, edge) = world.line(line);
+        for (at, count) in ready.drain(..) {
+            let (line, client) = (&lines[at / threads], &mut users[at / threads]);
             bytes.clear();
-            peer.take(count, &mut bytes);
+            line.peer.take(count, &mut bytes);
             world.pay(by, world.host.receiving(Link::Tcp, count as u64)).await;
-            if peer.is_stuck() {
+            if line.peer.is_stuck() {
                 // The edge waits for room.
-                world.ring(by, &world.edges[edge], world.at_sockets()).await;
+                world.ring(by, &world.edges[line.edge], world.at_sockets()).await;
             }
-            let (_, client) = users.iter_mut().find(|(other, _)| *other == line).expect("it is one of ours");
             let request = client.hears(&bytes, world.sim.now());
             world.send(by, line, &request).await;
         }
-    }
-}
-
-impl<B: Bugs<Planted> + 'static> World<B> {
-    /// A client sends, if there is anything.
-    async fn send(&self, by: ResourceId, line: usize, request: &[u8]) {
-        if request.is_empty() {
-            return;
-        }
-        let (peer, edge) = self.line(line);
-        self.pay(by, self.host.sending(Link::Tcp, request.len() as u64)).await;
-        peer.send(request);
-        self.ring(by, &self.edges[edge], self.at_sockets()).await;
     }
 }

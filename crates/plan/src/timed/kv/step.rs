@@ -14,7 +14,6 @@
 
 use super::World;
 use base::Picos;
-use model::kernel::Service;
 use model::platform::transfer;
 use model::system::host::Link;
 use protocol::planted::Bugs;
@@ -75,8 +74,7 @@ impl<B: Bugs<Planted> + 'static> World<B> {
 
     /// What is to be done is done, at a processor of the node.
     async fn work(&self, played: &mut Played) {
-        let span = std::mem::take(&mut played.busy);
-        self.sim.serve(self.processors[0], Service::Fixed(span), 1).await;
+        self.pay(self.processors[0], std::mem::take(&mut played.busy)).await;
     }
 
     /// A line of memory goes to the other processor.
