@@ -61,20 +61,6 @@ fn planted_bugs_are_found_and_their_seeds_are_clean_without() {
     }
 }
 
-/// Those that change answers in a run without faults do so in modelled time and by real sockets as well: `plan/src/timed/kv/tests/planted.rs`. (There is one
-/// more, of an edge that ends: here to be told to stop is a fault.)
-#[test]
-fn mistakes_that_change_answers_are_found_without_faults() {
-    let answers =
-        [Planted::RepliesCross, Planted::DoesNotGrow, Planted::LaggardsStarve, Planted::ResumesOnly];
-    for planted in answers {
-        let sound = |seed| Case { plan: Some(Plan::default()), ..Case::plain(OPS).seeded(seed, None) };
-        let fails = |seed: &u64| sound(0).seeded(*seed, Some(planted)).play(false).violation().is_some();
-        let seed = (1..40).find(fails).unwrap_or_else(|| panic!("{planted:?} changes nothing"));
-        assert_eq!(sound(seed).play(false).violation(), None, "{}", sound(seed).command());
-    }
-}
-
 #[test]
 fn a_smaller_run_still_fails_and_its_command_replays_it() {
     let whole = Case::plain(OPS).seeded(1, Some(Planted::RepliesCross));
