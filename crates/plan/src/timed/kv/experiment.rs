@@ -112,13 +112,30 @@ pub fn untimed(places: &[Place], asked: &[&[u8]]) -> Vec<Vec<u8>> {
     answers
 }
 
-/// One placement with so many requests under way.
+/// A request, and what a node that is not timed answers to it.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    request: Rc<[u8]>,
+    reply: Rc<[u8]>,
+}
+
+impl Asked {
+    /// Of this kind.
+    ///
+    /// # Panics
+    /// The system has no descriptors or memory left.
+    pub fn new(ask: Ask) -> Asked {
+        let request = ask.request();
+        let answers = untimed(&[place(Handler::Edge)], &[&Ask::stored(), &request]);
+        Asked { reply: answers[1].as_slice().into(), request: request.into() }
+    }
+}
+
+/// One placement with so many requests under way, of a store of so many bytes.
 ///
 /// # Panics
 /// The system has no descriptors or memory left.
-pub fn measure(host: &Host, (ask, working_set): (Ask, u64), handler: Handler, window: u64) -> Measured {
-    let (request, first) = (ask.request(), Ask::stored());
-    let reply: Rc<[u8]> = untimed(&[place(handler)], &[&first, &request])[1].as_slice().into();
+pub fn measure(host: &Host, (asked, working_set): (&Asked, u64), handler: Handler, window: u64) -> Measured {
     let setup = Setup {
         host,
         threads: Threads::asleep(),
@@ -128,10 +145,10 @@ pub fn measure(host: &Host, (ask, working_set): (Ask, u64), handler: Handler, wi
         width: WIDE,
     };
     let node = Timed::new(setup).expect("a store of this size");
-    node.fill(0, &first).expect("a descriptor");
+    node.fill(0, &Ask::stored()).expect("a descriptor");
     let account = Rc::new(RefCell::new(Account { seen: Seen::new(SPAN), is_on: false, wrong: 0 }));
     let client = |_| {
-        let (request, reply, account) = (request.as_slice().into(), Rc::clone(&reply), Rc::clone(&account));
+        let (Asked { request, reply }, account) = (asked.clone(), Rc::clone(&account));
         (0, Same { request, reply, heard: Vec::new(), asked: Picos::ZERO, account })
     };
     node.begin((0..window).map(client).collect()).expect("descriptors");
@@ -161,9 +178,10 @@ pub fn run(platforms: &Platforms, _seed: u64) -> Result<Rows, LoadError> {
     let host = Host::of(&platform)?;
     let mut rows = Rows::default();
     for (ask, what, working_set) in CASES {
+        let asked = Asked::new(ask);
         for handler in [Handler::Edge, Handler::Engine] {
             for window in WINDOWS {
-                let timed = measure(&host, (ask, working_set), handler, window);
+                let timed = measure(&host, (&asked, working_set), handler, window);
                 let (machine, class) = (Machine::new(&host, Threads::asleep(), 1), ask.class());
                 let stages = [(handler, machine.handling(&class, working_set))];
                 let route = Route { link: Link::Tcp, handler };

@@ -2,7 +2,7 @@
 
 mod planted;
 
-use super::experiment::{Measured, WIDE, measure, place, untimed};
+use super::experiment::{Asked, Measured, WIDE, measure, place, untimed};
 use super::{Client, Setup, Timed};
 use crate::host::{Ask, arithmetic};
 use base::Picos;
@@ -24,8 +24,9 @@ pub fn host() -> Host {
 fn one_request_takes_what_arithmetic_says() {
     let host = host();
     for ask in [Ask::Get, Ask::Set] {
+        let asked = Asked::new(ask);
         for handler in [Handler::Edge, Handler::Engine] {
-            let timed = measure(&host, (ask, 16 << 10), handler, 1);
+            let timed = measure(&host, (&asked, 16 << 10), handler, 1);
             let machine = Machine::new(&host, Threads::asleep(), 1);
             let stages = [(handler, machine.handling(&ask.class(), 16 << 10))];
             let route = Route { link: Link::Tcp, handler };
@@ -41,7 +42,8 @@ fn one_request_takes_what_arithmetic_says() {
 #[test]
 fn misses_of_a_turn_overlap() {
     let host = host();
-    let sixteen = |bytes| measure(&host, (Ask::Get, bytes), Handler::Edge, 16);
+    let asked = Asked::new(Ask::Get);
+    let sixteen = |bytes| measure(&host, (&asked, bytes), Handler::Edge, 16);
     let (near, far) = (sixteen(16 << 10), sixteen(1 << 30));
     assert_eq!((near.wrong, far.wrong), (0, 0));
     let each = |measured: &Measured| 1e12 / measured.rate;
@@ -51,9 +53,9 @@ fn misses_of_a_turn_overlap() {
 
 #[test]
 fn several_under_way_share_steps_and_wake_ups() {
-    let host = host();
+    let (host, asked) = (host(), Asked::new(Ask::Get));
     for handler in [Handler::Edge, Handler::Engine] {
-        let [one, many] = [1, 16].map(|window| measure(&host, (Ask::Get, 16 << 10), handler, window));
+        let [one, many] = [1, 16].map(|window| measure(&host, (&asked, 16 << 10), handler, window));
         let each = |of: u64, measured: &Measured| of as f64 / measured.counts.requests as f64;
         assert!(each(many.counts.steps, &many) < 0.5 * each(one.counts.steps, &one), "{handler}: {many:?}");
         assert!(each(many.counts.wakes, &many) < 0.5 * each(one.counts.wakes, &one), "{handler}: {many:?}");
@@ -62,8 +64,8 @@ fn several_under_way_share_steps_and_wake_ups() {
 
 #[test]
 fn every_run_is_the_same() {
-    let host = host();
-    let runs = [(); 2].map(|()| measure(&host, (Ask::Get, 1 << 20), Handler::Engine, 4));
+    let (host, asked) = (host(), Asked::new(Ask::Get));
+    let runs = [(); 2].map(|()| measure(&host, (&asked, 1 << 20), Handler::Engine, 4));
     let of = |run: &Measured| (run.seen.count(), run.seen.mean(), run.counts);
     assert_eq!(of(&runs[0]), of(&runs[1]));
 }

@@ -1,7 +1,7 @@
 //! A store behind memcached's protocol: GETs of small values, and SETs of large ones.
 
 use super::{Driven, REPLY_TIMEOUT, Service, WORKING_SET};
-use crate::timed::kv::experiment;
+use crate::timed::kv::experiment::{Asked, measure};
 use base::{Clock, Nanos};
 use model::system::host::{Handler, Host, Link};
 use model::workload::Class;
@@ -119,7 +119,7 @@ impl Service for Store {
     }
 
     fn in_time(&self, host: &Host, handler: Handler, window: u64) -> Option<f64> {
-        Some(experiment::measure(host, (self.ask, WORKING_SET), handler, window).rate)
+        Some(measure(host, (&Asked::new(self.ask), WORKING_SET), handler, window).rate)
     }
 
     fn drive(&mut self, _: Link, window: u64, span: Nanos) -> Driven {
