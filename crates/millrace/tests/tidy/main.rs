@@ -6,8 +6,8 @@
 mod rules;
 
 use rules::{
-    LONG_FUNCTIONS, WIDE_COMMENTS, is_proof, kept_folders, length, long_functions, missing_paths, planted,
-    refused, trespasses, wide_comments,
+    LONG_FUNCTIONS, WIDE_COMMENTS, is_proof, kept_folders, length, long_functions, missing_paths,
+    missing_tests, planted, refused, trespasses, wide_comments,
 };
 use std::collections::BTreeSet;
 use std::fs;
@@ -119,6 +119,15 @@ fn the_map_names_what_is_there() {
         "ARCHITECTURE.md has {} bytes: what is about one part goes to docs",
         map.len()
     );
+}
+
+#[test]
+fn the_table_of_handlers_names_tests_that_there_are() {
+    let (map, text) = ("docs/walks/handlers.md", read("docs/walks/handlers.md"));
+    hold(0, missing_tests(map, &text, |path| read(format!("crates/{path}"))));
+    assert!(text.matches("_").count() > 40, "it names tests");
+    let code = |_: &str| "#[test]\nfn a_b() {}\nfn c_d() {}".to_owned();
+    assert_eq!(missing_tests("x.md", "| `x/y.rs` `a_b` `c_d` `e_f` | `z.rs` `a_b` |", code).len(), 2);
 }
 
 #[test]

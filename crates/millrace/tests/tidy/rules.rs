@@ -173,6 +173,37 @@ pub fn missing_paths(map: &str, text: &str, is_there: impl Fn(&str) -> bool) -> 
     found
 }
 
+/// Tests that a page names behind a file of ours and that the file does not have: words in backticks with an underscore and without a path.
+pub fn missing_tests(map: &str, text: &str, read: impl Fn(&str) -> String) -> Vec<String> {
+    let mut found = Vec::new();
+    for (number, line) in (1..).zip(text.lines()) {
+        let mut file: Option<(&str, String)> = None;
+        for word in line.split('`').skip(1).step_by(2) {
+            if word.ends_with(".rs") {
+                file = Some((word, read(word)));
+            } else if word.contains('_')
+                && let Some((path, code)) = &file
+                && !is_test_of(word, code)
+            {
+                found
+                    .push(format!("{map}:{number}: {path} has no test {word}: write down what holds it now"));
+            }
+        }
+    }
+    found
+}
+
+/// Whether a file has a test of this name.
+fn is_test_of(name: &str, text: &str) -> bool {
+    let head = format!("fn {name}(");
+    let lines: Vec<&str> = text.lines().collect();
+    let is_head = |at: usize| lines[at].trim_start().starts_with(&head);
+    let attributes =
+        |at: usize| lines[..at].iter().rev().take_while(|line| line.trim_start().starts_with("#["));
+    let marked = |at: usize| attributes(at).any(|line| line.contains("#[test]"));
+    (0..lines.len()).any(|at| is_head(at) && marked(at))
+}
+
 /// What shows that a mistake on purpose is chosen at run time.
 const CHOICES: &[&str] = &[
     "planted: Option<",

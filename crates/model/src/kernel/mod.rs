@@ -28,7 +28,7 @@ use base::{Picos, Prng};
 pub use path::{Hold, Visit};
 use path::{add_holds, add_visits};
 pub use program::{Demand, Service, Step};
-use program::{Order, Program, add_demand, unloaded_program};
+use program::{Order, Program, add_demand, deeper, unloaded_program};
 pub use resource::Usage;
 use resource::{Resource, TokenPool};
 use sim::{Fingerprint, Queue, random::stream};
@@ -414,15 +414,13 @@ impl Kernel {
                         return;
                     }
                 }
-                Step::Wake { pool, awake, program, deep: (longer, long) } => {
+                Step::Wake { pool, awake, program, deep } => {
                     let free = self.pools[pool.0 as usize].take_thread(slot, self.now);
                     let Some(free) = free else { return };
                     if free > awake {
-                        let (slept, long) = (free.since(awake).min(long), long.0.max(1));
-                        let longer = u128::from(longer.0) * u128::from(slept.0) / u128::from(long);
                         op.children = 1;
                         let argument = op.argument;
-                        let first = self.now.plus(Picos(longer as u64));
+                        let first = self.now.plus(deeper(free.since(awake), deep));
                         self.start_at(first, program, argument, Waiter::Op(slot));
                         return;
                     }

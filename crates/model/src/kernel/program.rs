@@ -85,6 +85,13 @@ pub enum Step {
     Each(ProgramId, u32),
 }
 
+/// How much longer a wake-up takes than that of a thread that has just gone to sleep, if it has slept for so long: `longer` after `long` and more, its share
+/// after less.
+pub fn deeper(slept: Picos, (longer, long): (Picos, Picos)) -> Picos {
+    let share = u128::from(longer.0) * u128::from(slept.min(long).0) / u128::from(long.0.max(1));
+    Picos(share as u64)
+}
+
 /// What a program asks of a resource, in the mean.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Demand {

@@ -14,4 +14,5 @@ mod figures;
 mod this_host;
 
 pub use check::CheckHost;
+pub(crate) use check::{Ask, arithmetic};
 pub use this_host::ThisHost;

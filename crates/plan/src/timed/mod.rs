@@ -3,6 +3,7 @@
 //! ```text
 //!   the store's coroutines ──a yield is a touch──▶ core::Core ──a program of the model──▶ kernel's resources
 //!   protocol machines ──handle, next_deadline──▶ node::Node ──packets, real bytes──▶ wire::Wires ──▶ the other node
+//!   a key-value node by hand ──a step's acts──▶ kv::Timed ──times of calls, requests, touches──▶ processors, wake-ups
 //! ```
 //!
 //! Nothing here knows what a GET or an invalidation means: it charges what they cost. Answers come from the code that production runs, times from
@@ -17,9 +18,11 @@
 //! | [`rack`] | clients, boxes and a home, joined |
 //! | [`places`] | experiment M-E2: the in-network cache by where its boxes are |
 //! | [`box_cores`] | experiment M-E3: misses of a box by its cores |
+//! | [`kv`] | a key-value node with its edges, engine cores and clients; experiment M-E4 |
 
 pub mod box_cores;
 pub mod core;
+pub mod kv;
 pub mod lookup;
 pub mod node;
 pub mod places;
@@ -41,5 +44,10 @@ pub static OWN: System = System::own(
         },
         Experiment { id: "M-E2", title: "the in-network cache by where its boxes are", run: &places::run },
         Experiment { id: "M-E3", title: "misses of a box by its cores", run: &box_cores::run },
+        Experiment {
+            id: "M-E4",
+            title: "GETs and SETs of a whole node by place and requests under way",
+            run: &kv::experiment::run,
+        },
     ],
 );

@@ -18,9 +18,11 @@ mod node;
 mod numbers;
 pub mod parts;
 mod rings;
+mod waking;
 
 pub use datagrams::{Asleep, Served, datagrams};
 pub use lookup::{Form, Lookup, Sets};
 pub use node::{Handler, Link, Node, Route, Threads, routes};
 pub use numbers::{End, Host, WorkingSet};
 pub use rings::{Echo, one_way};
+pub use waking::WakeUp;

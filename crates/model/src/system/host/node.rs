@@ -19,7 +19,7 @@
 use super::Host;
 use crate::alternative::{Alternative, Part, Place, Setting};
 use crate::component::Cores;
-use crate::kernel::{Kernel, ProgramId, Step, Tokens};
+use crate::kernel::{Kernel, ProgramId, ResourceId, Step, Tokens};
 use crate::platform::transfer;
 use crate::workload::{Class, Workload};
 use base::Picos;
@@ -202,9 +202,8 @@ struct WakeUps {
 
 /// Of a thread that `by` wakes with a call and what a bell takes beside it, and what it does first.
 fn wake_up(host: &Host, k: &mut Kernel, name: &str, (by, bell): (Cores, Picos), after: Step) -> WakeUp {
-    let way = Step::Wait(host.wake_soon.since(host.wake_call));
-    let program = k.program(name, [by.busy(host.wake_call.plus(bell)), way, after]);
-    (program, host.wake.since(host.wake_soon))
+    let super::WakeUp { call, way, deep: (longer, _) } = host.wake_up(bell);
+    (k.program(name, [by.busy(call), Step::Wait(way), after]), longer)
 }
 
 /// What a thread does first that slept on sockets, and that a ring's end was told by a byte through a socket: it looks at them, and takes the byte.
@@ -261,6 +260,11 @@ impl Clients {
         let deep = (longer, self.long_sleep);
         let wake = Step::Wake { pool: self.threads, awake: self.awake, program, deep };
         [wake, self.processors.busy(work), Step::Give(self.threads, 1)]
+    }
+
+    /// Their resource.
+    pub fn processors(&self) -> ResourceId {
+        self.processors.at
     }
 
     /// A thread asks.
@@ -333,6 +337,11 @@ impl<'a> Node<'a> {
         let by = clients.map_or(processors, |clients| clients.processors);
         let wakes = WakeUps::new(host, k, processors, by, threads.processors < 2);
         Node { host, threads, kernel, processors, clients, edge, engine, host_threads, wakes }
+    }
+
+    /// Its clients, where they are on the same machine.
+    pub fn clients(&self) -> Option<Clients> {
+        self.clients
     }
 
     /// A thread's turn: it is woken if it sleeps, has a processor for so long, and is free.

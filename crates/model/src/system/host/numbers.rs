@@ -207,4 +207,10 @@ impl Host {
         let (latency, line) = self.memory(bytes);
         (latency.since(near), line.min(latency.since(near)))
     }
+
+    /// What so many lines take that are asked for at once, in the same terms.
+    pub fn misses(&self, bytes: u64, lines: u64) -> Picos {
+        let (latency, line) = self.miss(bytes);
+        if lines == 0 { Picos::ZERO } else { latency.plus(Picos(line.0 * (lines - 1))) }
+    }
 }

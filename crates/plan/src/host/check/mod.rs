@@ -14,6 +14,8 @@ mod node;
 mod rings;
 pub(super) mod store;
 
+pub(crate) use node::{Ask, arithmetic};
+
 use super::code;
 use super::figures::Figures;
 use super::this_host;

@@ -212,7 +212,7 @@ impl<'a> World<'a> {
         self.life += 1;
         let now = script.clock.read(self.queue.now());
         let places = script.places();
-        let node = Node::new(script.cores, &places, now, (script.seed ^ self.life, script.planted));
+        let node = Node::new(script.cores, &places, now, (Some(script.seed ^ self.life), script.planted));
         let node = node.unwrap_or_else(|error| panic!("a node cannot begin: {error}"));
         self.due.0 = vec![false; node.edges()];
         self.limits = (0..places.len()).map(|service| node.limit(service)).collect();

@@ -7,16 +7,20 @@
 //! ```
 //! Connections, parser, edges, ports, engine, service and store are those of a server; so are how it ends and what its registers do. In the place of sockets
 //! are [`Peer`]s, in that of threads whoever calls [`Node::step_edge`] and [`Node::step_core`]. Where an edge waits for the engine within its turn, others
-//! go on meanwhile: cores, other edges, and what operators ordered. `millrace sim --node` drives it.
+//! go on meanwhile: cores, other edges, and what operators ordered. `millrace sim --node` drives it so, by the luck of a seed. Without luck only cores go
+//! on meanwhile, in their order, and what a step did is told as [`Act`]s: so it runs in modelled time (`plan::timed::kv`). A client may come by a real
+//! socket, too.
 //!
 //! What is not here: the thread that accepts, sleeping and waking up (whoever would sleep is asked again), TLS, datagrams, shared memory, and two threads
 //! within one step of each other, which loom looks at (`ring`).
 //!
 //! Bounds: within a step, `WAITS_MAX` looks at what an edge waits for; more is a wait without an end, and panics.
 
+mod acts;
 mod pipe;
 
 pub use super::edge::planted::Planted;
+pub use acts::Act;
 pub use pipe::{Peer, Width};
 
 use super::StartError;
@@ -31,8 +35,9 @@ use crate::engine_cores::{EngineCore, Members};
 use crate::memcached::accept::{Inbox, Purpose};
 use crate::memcached::counters::NetSnapshot;
 use crate::memcached::socket::Socket;
+use acts::Acts;
 use base::{Nanos, Prng};
-use engine::Core;
+use engine::{Core, Work};
 use pipe::Served;
 use protocol::planted::Bugs;
 use ring::wait::{Outcome, Sleeper, WaitPolicy};
@@ -52,13 +57,26 @@ const WAITS_MAX: u32 = 200_000;
 /// One in so many looks for the engine finds that somebody else has it.
 const ENGINE_IS_TAKEN: u64 = 4;
 
-/// The time of a node, as it is told.
+/// The time of a node, as it is told; within a step it stands still.
 #[derive(Clone)]
-struct Told(Arc<AtomicU64>);
+struct Told {
+    time: Arc<AtomicU64>,
+    acts: Acts,
+}
 
 impl Core for Told {
     fn now(&mut self) -> Nanos {
-        Nanos(self.0.load(Ordering::Relaxed))
+        Nanos(self.time.load(Ordering::Relaxed))
+    }
+
+    fn touched(&mut self, _: usize, n: usize) {
+        self.acts.note(Act::Touched(n));
+    }
+
+    fn worked(&mut self, work: Work, n: usize) {
+        if n > 0 {
+            self.acts.note(if work == Work::Admit { Act::Admitted(n) } else { Act::Executed(n) });
+        }
     }
 }
 
@@ -68,8 +86,9 @@ type Order = (Arc<Shared<Told>>, Id, u64);
 /// What edges share with each other, and with who drives them.
 struct Stage<B: Bugs<Planted> + 'static> {
     time: Arc<AtomicU64>,
+    acts: Acts,
     planted: B,
-    random: RefCell<Prng>,
+    luck: Option<RefCell<Prng>>,
     /// Connections that no edge has seen yet, by what they are called.
     coming: RefCell<HashMap<RawFd, Peer>>,
     cores: Vec<(Arc<EngineCore<Told>>, RefCell<Members>)>,
@@ -102,12 +121,14 @@ impl<B: Bugs<Planted> + 'static> System for ByHand<B> {
     }
 
     fn socket(&self, accepted: OwnedFd) -> Socket {
-        let peer = self.0.coming.borrow_mut().remove(&accepted.as_raw_fd());
-        Socket::simulated(accepted, Box::new(Served(peer.expect("it was connected by hand"))))
+        match self.0.coming.borrow_mut().remove(&accepted.as_raw_fd()) {
+            Some(peer) => Socket::simulated(accepted, Box::new(Served(peer))),
+            None => Socket::plain(accepted),
+        }
     }
 
     fn may_pass(&self) -> bool {
-        self.0.draw(ENGINE_IS_TAKEN) > 0
+        self.0.luck.is_none() || self.0.draw(ENGINE_IS_TAKEN) > 0
     }
 
     fn pause(&self, _passes: u32) {
@@ -137,14 +158,19 @@ impl<B: Bugs<Planted> + 'static> System for ByHand<B> {
 }
 
 impl<B: Bugs<Planted> + 'static> Stage<B> {
+    /// A number below that; the last one, where nothing is left to luck.
     fn draw(&self, below: u64) -> u64 {
-        self.random.borrow_mut().below(below)
+        self.luck.as_ref().map_or(below - 1, |luck| luck.borrow_mut().below(below))
     }
 
     /// Somebody else goes on while an edge waits.
     fn others(&self) {
         self.waits.set(self.waits.get() + 1);
         assert!(self.waits.get() < WAITS_MAX, "an edge waits for what does not come");
+        if self.luck.is_none() {
+            self.obey();
+            return (0..self.cores.len()).for_each(|at| self.step_core(at));
+        }
         let edges = self.edges.borrow().clone();
         let count = self.cores.len() + edges.len() + 1;
         match self.draw(count as u64) as usize {
@@ -170,7 +196,9 @@ impl<B: Bugs<Planted> + 'static> Stage<B> {
 
     fn step_core(&self, at: usize) {
         let (core, members) = &self.cores[at];
+        self.acts.note(Act::Core(at));
         core.pass(&mut members.borrow_mut());
+        self.acts.note(Act::Edge);
     }
 
     /// A step of an edge, unless it is in one, or has ended.
@@ -196,7 +224,7 @@ impl<B: Bugs<Planted> + 'static> Stage<B> {
         }
     }
 
-    /// What the edge's connections are ready for, in any order.
+    /// What the edge's connections are ready for; in any order, if luck has a say.
     fn events(&self, actor: &Actor<B>) -> Vec<epoll::Event> {
         let mut peers = actor.peers.borrow_mut();
         peers.retain(|peer| !peer.is_closed());
@@ -234,10 +262,12 @@ pub struct Said {
 pub struct Node<B: Bugs<Planted> + 'static> {
     stage: Rc<Stage<B>>,
     services: Vec<Arc<Shared<Told>>>,
+    /// How many have connected.
+    connected: Cell<usize>,
 }
 
 impl<B: Bugs<Planted> + 'static> Node<B> {
-    /// A node of so many engine cores, with these services; whoever drives it draws from `seed` what the node's own threads would leave to chance.
+    /// A node of so many engine cores, with these services; from the seed, if there is one, is drawn what the node's own threads would leave to chance.
     ///
     /// # Errors
     /// A service that cannot be had.
@@ -245,21 +275,23 @@ impl<B: Bugs<Planted> + 'static> Node<B> {
         cores: usize,
         places: &[Place],
         now: Nanos,
-        (seed, planted): (u64, B),
+        (seed, planted): (Option<u64>, B),
     ) -> Result<Node<B>, StartError> {
-        let time = Arc::new(AtomicU64::new(now.0));
-        let core = |number| (EngineCore::by_hand_on(Told(Arc::clone(&time)), number), RefCell::default());
+        let (time, acts) = (Arc::new(AtomicU64::new(now.0)), Acts::default());
+        let told = Told { time: Arc::clone(&time), acts: acts.clone() };
+        let core = |number| (EngineCore::by_hand_on(told.clone(), number), RefCell::default());
         let stage = Rc::new(Stage {
             cores: (0..cores).map(core).collect(),
             time,
+            acts,
             planted,
-            random: RefCell::new(Prng::new(seed)),
+            luck: seed.map(|seed| RefCell::new(Prng::new(seed))),
             coming: RefCell::default(),
             edges: RefCell::default(),
             orders: RefCell::default(),
             waits: Cell::new(0),
         });
-        let mut node = Node { stage, services: Vec::new() };
+        let mut node = Node { stage, services: Vec::new(), connected: Cell::new(0) };
         places.iter().try_for_each(|place| node.add(place))?;
         Ok(node)
     }
@@ -310,14 +342,32 @@ impl<B: Bugs<Planted> + 'static> Node<B> {
     /// The system has no more descriptors.
     pub fn connect(&self, edge: usize, width: Width) -> io::Result<Peer> {
         let name = eventfd(0, EventfdFlags::CLOEXEC)?;
-        let (peer, actor) = (Peer::new(width), Rc::clone(&self.stage.edges.borrow()[edge]));
+        let number = self.connected.replace(self.connected.get() + 1);
+        let peer = Peer::new(number, width, self.stage.acts.clone());
+        self.stage.coming.borrow_mut().insert(name.as_raw_fd(), peer.clone());
+        self.stage.edges.borrow()[edge].peers.borrow_mut().push(peer.clone());
+        self.accept(edge, name);
+        Ok(peer)
+    }
+
+    /// A client has connected by this socket and is given to this edge, which hears of what it sends when it has its turn. Nobody notes what it reads and
+    /// writes there.
+    pub fn accept(&self, edge: usize, socket: OwnedFd) {
+        let actor = Rc::clone(&self.stage.edges.borrow()[edge]);
         let net = &self.services[actor.service].net;
         net.total_connections.add(1);
         net.curr_connections.add(1);
-        self.stage.coming.borrow_mut().insert(name.as_raw_fd(), peer.clone());
-        actor.peers.borrow_mut().push(peer.clone());
-        actor.inbox.put(Purpose::Stream, name);
-        Ok(peer)
+        actor.inbox.put(Purpose::Stream, socket);
+    }
+
+    /// What is done from now on is noted, for [`Node::take_acts`].
+    pub fn note_acts(&self) {
+        self.stage.acts.begin();
+    }
+
+    /// What was done since the last call, in place of what is in there.
+    pub fn take_acts(&self, into: &mut Vec<Act>) {
+        self.stage.acts.take(into);
     }
 
     /// Whether an edge has something to do now: work, or what its connections are ready for, or its end.

@@ -1,5 +1,6 @@
 //! A stream of bytes between a client and the node, in the place of a socket: reads and writes come short, the client may end its half, or be gone.
 
+use super::acts::{Act, Acts};
 use crate::memcached::socket::{Interest, Pipe};
 use std::collections::VecDeque;
 use std::io;
@@ -20,6 +21,8 @@ pub struct Width {
 
 #[derive(Debug)]
 struct Stream {
+    number: usize,
+    acts: Acts,
     to_node: VecDeque<u8>,
     to_client: VecDeque<u8>,
     width: Width,
@@ -40,9 +43,11 @@ struct Stream {
 }
 
 impl Peer {
-    /// A connection that is as wide as that.
-    pub(super) fn new(width: Width) -> Peer {
+    /// The connection of this number, as wide as that.
+    pub(super) fn new(number: usize, width: Width, acts: Acts) -> Peer {
         Peer(Arc::new(Mutex::new(Stream {
+            number,
+            acts,
             to_node: VecDeque::new(),
             to_client: VecDeque::new(),
             width,
@@ -59,6 +64,11 @@ impl Peer {
 
     fn stream(&self) -> MutexGuard<'_, Stream> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Its number: how many connected to the node before it.
+    pub fn number(&self) -> usize {
+        self.stream().number
     }
 
     /// Bytes for the node.
@@ -144,6 +154,7 @@ impl Pipe for Served {
         }
         stream.reads_on |= stream.is_stuck;
         let count = room.len().min(stream.width.call).min(stream.to_node.len());
+        stream.acts.note(Act::Read(count));
         if stream.to_node.is_empty() && !stream.has_ended {
             return Err(io::ErrorKind::WouldBlock.into());
         }
@@ -165,6 +176,7 @@ impl Pipe for Served {
             stream.to_client.extend(&piece[..count]);
             (left, taken) = (left - count, taken + count);
         }
+        stream.acts.note(Act::Sent(stream.number, taken));
         stream.is_stuck = taken < pieces.iter().map(|piece| piece.len()).sum();
         Ok(taken)
     }

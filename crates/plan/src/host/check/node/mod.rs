@@ -23,11 +23,13 @@ use calls::Calls;
 #[cfg(feature = "rec")]
 use inference::Inference;
 use model::alternative::{Alternative, Offered, Part};
+use model::load::Seen;
 use model::system::host::{Asleep, Handler, Host, Link, Node, Route, Threads};
 use model::workload::Class;
 use std::error::Error;
 use std::time::Duration;
-use store::{Ask, Store};
+pub use store::Ask;
+use store::Store;
 
 /// Steps of a handler that works: about twenty microseconds.
 const STEPS: u64 = 15_000;
@@ -46,6 +48,8 @@ struct Placed {
     window: u64,
     class: Class,
     row: Row,
+    /// The same by the node's own code in modelled time, where that runs there.
+    in_time: Option<Row>,
 }
 
 impl Placed {
@@ -54,22 +58,41 @@ impl Placed {
         let what = format!("{}, {handler}, {link}, {window} under way", class.name);
         let row = Row::new(what, Kind::Rate("K/s", 1e3));
         let row = row.among(format!("{}, {link}, {window}", class.name));
-        Placed { route, window, class, row }
+        Placed { route, window, class, row, in_time: None }
+    }
+
+    /// The service's code runs in modelled time.
+    fn and_in_time(self) -> Placed {
+        let row = Row::new(format!("{}, its code in time", self.row.what), Kind::Rate("K/s", 1e3));
+        Placed { in_time: Some(row), ..self }
     }
 
     /// Requests per second.
     fn predict(&self, host: &Host, service: &dyn Service) -> f64 {
-        let mut node = Node::new(host, Threads::asleep(), 1);
-        let Route { link, handler } = self.route;
-        let stages = service.stages(&node, &self.class, handler);
-        let program = node.through(&self.class, link, &stages);
-        let part = Part { class: self.class.name.clone(), share: 1.0, program };
-        let (name, what) = (self.route.name(), self.route.what());
-        let only = Alternative { name, what, place: handler.place(), parts: vec![part] };
-        let offered = Offered::Window(self.window);
-        let setting = node.with(vec![only], 1);
-        setting.run(&[1.0], offered, 1, Picos::from_millis(1), Picos::from_millis(20)).all.rate()
+        let node = Node::new(host, Threads::asleep(), 1);
+        let stages = service.stages(&node, &self.class, self.route.handler);
+        arithmetic(node, (&self.class, self.route), &stages, self.window).rate()
     }
+}
+
+/// What clients of a node see who keep so many requests of this class under way by this route, of which these handle each, one after the other.
+pub fn arithmetic(
+    mut node: Node<'_>,
+    (class, route): (&Class, Route),
+    stages: &[(Handler, Picos)],
+    window: u64,
+) -> Seen {
+    let program = node.through(class, route.link, stages);
+    let part = Part { class: class.name.clone(), share: 1.0, program };
+    let only = Alternative {
+        name: route.name(),
+        what: route.what(),
+        place: route.handler.place(),
+        parts: vec![part],
+    };
+    let setting = node.with(vec![only], 1);
+    let (warm_up, span) = (Picos::from_millis(1), Picos::from_millis(20));
+    setting.run(&[1.0], Offered::Window(window), 1, warm_up, span).all
 }
 
 /// A real service, at one placement after the other.
@@ -79,6 +102,11 @@ trait Service: Send {
 
     /// Requests per second with so many under way.
     fn drive(&mut self, link: Link, window: u64, span: Nanos) -> Driven;
+
+    /// What its own code does in modelled time, where that runs there: requests per second.
+    fn in_time(&self, _: &Host, _: Handler, _window: u64) -> Option<f64> {
+        None
+    }
 
     /// Times what of it the platform's figures do not have.
     fn probe(&mut self, _: Nanos) -> Result<(), Box<dyn Error>> {
@@ -123,7 +151,7 @@ fn started<T: Send>(
 
 fn of_store(class: &Class) -> Vec<Placed> {
     let at = |handler: Handler| {
-        [1, 4, 16].map(|window| Placed::new(class, Route { link: Link::Tcp, handler }, window))
+        [1, 4, 16].map(|window| Placed::new(class, Route { link: Link::Tcp, handler }, window).and_in_time())
     };
     [Handler::Edge, Handler::Engine].into_iter().flat_map(at).collect()
 }
@@ -148,20 +176,25 @@ fn measure(
 ) -> Result<Vec<Row>, Box<dyn Error>> {
     for _ in 0..bench.rounds() {
         for placed in &mut all {
-            service.place(placed.route.handler)?;
+            let Route { link, handler } = placed.route;
+            service.place(handler)?;
             probe(bench, service)?;
-            let before = placed.predict(&bench.host()?, service);
+            let host = bench.host()?;
+            let before = (placed.predict(&host, service), service.in_time(&host, handler, placed.window));
             let span = bench.span(Nanos::from_millis(60));
-            let (link, window) = (placed.route.link, placed.window);
+            let window = placed.window;
             let driven =
                 cores::on(bench.cores.0, || service.drive(link, window, span).map_err(|e| e.to_string()))?;
             let measured = driven?;
             probe(bench, service)?;
-            let after = placed.predict(&bench.host()?, service);
-            placed.row.note(before, Some(measured), after);
+            let host = bench.host()?;
+            placed.row.note(before.0, Some(measured), placed.predict(&host, service));
+            if let (Some(row), Some(before)) = (&mut placed.in_time, before.1) {
+                row.note(before, Some(measured), service.in_time(&host, handler, window).unwrap_or(before));
+            }
         }
     }
-    Ok(all.into_iter().map(|placed| placed.row).collect())
+    Ok(all.into_iter().flat_map(|placed| [Some(placed.row), placed.in_time]).flatten().collect())
 }
 
 /// Replaces the figures that these rest on.

@@ -1,8 +1,9 @@
 //! A store behind memcached's protocol: GETs of small values, and SETs of large ones.
 
-use super::{Driven, REPLY_TIMEOUT, Service};
+use super::{Driven, REPLY_TIMEOUT, Service, WORKING_SET};
+use crate::timed::kv::experiment::{Asked, measure};
 use base::{Clock, Nanos};
-use model::system::host::{Handler, Link};
+use model::system::host::{Handler, Host, Link};
 use model::workload::Class;
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
@@ -20,7 +21,7 @@ const STORED: &[u8] = b"STORED\r\n";
 
 /// What it is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ask {
+pub enum Ask {
     /// A small value.
     Get,
     /// That it stores a large one.
@@ -31,6 +32,7 @@ pub(super) enum Ask {
 pub(super) struct Store {
     node: kv::Server,
     registers: Arc<kv::registers::Registers>,
+    ask: Ask,
     request: Vec<u8>,
     reply: usize,
 }
@@ -40,11 +42,17 @@ fn set(bytes: usize) -> Vec<u8> {
 }
 
 impl Ask {
-    fn request(self) -> Vec<u8> {
+    /// Its bytes.
+    pub fn request(self) -> Vec<u8> {
         match self {
             Ask::Get => b"get key:00000001\r\n".to_vec(),
             Ask::Set => set(VALUES[1]),
         }
+    }
+
+    /// What stores the small value that is got.
+    pub fn stored() -> Vec<u8> {
+        set(VALUES[0])
     }
 
     /// Bytes of a reply.
@@ -84,9 +92,9 @@ impl Store {
         config.registers.write(Id::WaitPause, 0)?;
         let registers = config.registers.clone();
         let (request, reply) = (ask.request(), ask.reply());
-        let store = Store { node: kv::Server::start(&config)?, registers, request, reply };
+        let store = Store { node: kv::Server::start(&config)?, registers, ask, request, reply };
         let mut connection = store.connect()?;
-        connection.write_all(&set(VALUES[0]))?;
+        connection.write_all(&Ask::stored())?;
         connection.read_exact(&mut [0; STORED.len()])?;
         Ok(store)
     }
@@ -108,6 +116,10 @@ impl Service for Store {
     fn place(&self, handler: Handler) -> Result<(), Box<dyn Error>> {
         let mode = if handler == Handler::Edge { "shared" } else { "dedicated" };
         Ok(self.registers.set_live("engine.mode", mode)?)
+    }
+
+    fn in_time(&self, host: &Host, handler: Handler, window: u64) -> Option<f64> {
+        Some(measure(host, (&Asked::new(self.ask), WORKING_SET), handler, window).rate)
     }
 
     fn drive(&mut self, _: Link, window: u64, span: Nanos) -> Driven {
