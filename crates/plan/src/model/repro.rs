@@ -3,7 +3,7 @@
 //! Experiments are independent and deterministic: threads take the next one, rows are put together in the order of the list. So the digest of all
 //! rows is the same on every machine and with any number of threads.
 
-use crate::model::evaluation;
+use crate::model::{SYSTEMS, evaluation};
 use crate::parallel;
 use crate::print;
 use crate::timed;
@@ -12,7 +12,7 @@ use clap::{Args, Subcommand};
 use model::experiment::compare::{Compared, Summary, Verdict, compare, summary};
 use model::experiment::published::Standing;
 use model::experiment::{Experiment, Row, Rows};
-use model::system::{self, System};
+use model::system::System;
 use model::{Platform, Platforms};
 use sim::Fingerprint;
 use std::error::Error;
@@ -101,7 +101,7 @@ impl Repro {
 
 /// Published ones, and ours.
 fn systems() -> impl Iterator<Item = &'static System> {
-    system::ALL.iter().chain([&timed::OWN])
+    SYSTEMS.iter().chain([&timed::OWN])
 }
 
 /// The experiment of this id.
