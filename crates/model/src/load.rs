@@ -264,7 +264,7 @@ pub(crate) fn measure(
 }
 
 /// What was seen, where an accounted second stands for so many.
-pub(crate) fn whole(seen: &RefCell<Seen>, times: u64) -> Seen {
+pub fn whole(seen: &RefCell<Seen>, times: u64) -> Seen {
     if times == 1 { seen.borrow().clone() } else { seen.borrow().times(times) }
 }
 

@@ -15,6 +15,7 @@ use crate::load::{BATCHES, Seen};
 use crate::sim::Sim;
 use base::Picos;
 use hdrhistogram::Histogram;
+use std::any::Any;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -31,6 +32,8 @@ struct Simulated {
 #[derive(Debug, Default)]
 pub struct Recording {
     results: HashMap<String, Simulated>,
+    /// What was prepared for simulations, by what decides it.
+    prepared: HashMap<String, Arc<dyn Any + Send + Sync>>,
     /// Spans are divided by this.
     divisor: u64,
     events: u64,
@@ -81,6 +84,24 @@ impl Recording {
     pub fn divisor(&self) -> u64 {
         self.divisor
     }
+}
+
+/// What takes long to prepare and no number but those in `identity` decides: from the recording, if it has it. A recording keeps all of it in memory.
+pub fn prepared<T: Clone + Send + Sync + 'static>(identity: &str, prepare: impl FnOnce() -> T) -> T {
+    let known = SCOPE.with_borrow(|scope| match scope {
+        Some(Scope::Reads(recording)) => recording.prepared.get(identity).cloned(),
+        _ => None,
+    });
+    if let Some(known) = known.as_deref().and_then(|known| known.downcast_ref::<T>()) {
+        return known.clone();
+    }
+    let made = prepare();
+    SCOPE.with_borrow_mut(|scope| {
+        if let Some(Scope::Writes(recording)) = scope {
+            recording.prepared.insert(identity.into(), Arc::new(made.clone()));
+        }
+    });
+    made
 }
 
 /// By how much spans are to be shorter on this thread.
@@ -190,6 +211,22 @@ mod tests {
     fn figures(of: &(Vec<Seen>, Vec<Usage>, u64)) -> (u64, f64, f64, f64, Vec<Usage>) {
         let seen = &of.0[0];
         (seen.count(), seen.mean(), seen.quantile(0.99), seen.rate_error(), of.1.clone())
+    }
+
+    #[test]
+    fn what_was_prepared_in_the_first_run_is_taken_again() {
+        let times = std::cell::Cell::new(0);
+        let ask = |identity| {
+            prepared(identity, || {
+                times.set(times.get() + 1);
+                vec![identity.len()]
+            })
+        };
+        let (first, recording) = record(1, || ask("one"));
+        let recording = Arc::new(recording);
+        assert_eq!((reuse(&recording, || ask("one")), times.get()), (first, 1));
+        assert_eq!((reuse(&recording, || ask("three")), times.get()), (vec![5], 2));
+        assert_eq!((ask("one"), times.get()), (vec![3], 3), "without a recording nothing is kept");
     }
 
     #[test]

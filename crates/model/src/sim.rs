@@ -21,6 +21,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 type Process = Pin<Box<dyn Future<Output = ()>>>;
+type Act = Box<dyn FnOnce()>;
 
 /// An operation that a process waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +30,8 @@ enum Ticket {
     Waiting {
         process: u32,
     },
+    /// Something is to be done then.
+    Acts,
     /// Whoever waited is gone.
     Abandoned,
     Ended,
@@ -40,6 +43,8 @@ struct Inner {
     processes: RefCell<Vec<Option<Process>>>,
     tickets: RefCell<Vec<Ticket>>,
     free_tickets: RefCell<Vec<u32>>,
+    /// By ticket; never more than were under way at once.
+    acts: RefCell<Vec<Option<Act>>>,
     /// The process that is being polled.
     current: Cell<u32>,
 }
@@ -62,6 +67,7 @@ impl Sim {
             processes: RefCell::default(),
             tickets: RefCell::default(),
             free_tickets: RefCell::default(),
+            acts: RefCell::default(),
             current: Cell::new(0),
         }))
     }
@@ -114,6 +120,18 @@ impl Sim {
         Perform { sim: self.clone(), what: Some((program, argument)), ticket: None }
     }
 
+    /// Does a program; at its end this is done, by no process: a message that arrives, for example.
+    pub fn then(&self, program: ProgramId, argument: u64, act: impl FnOnce() + 'static) {
+        let ticket = self.new_ticket(Ticket::Acts);
+        {
+            let mut acts = self.0.acts.borrow_mut();
+            let count = acts.len().max(ticket as usize + 1);
+            acts.resize_with(count, || None);
+            acts[ticket as usize] = Some(Box::new(act));
+        }
+        self.with(|kernel| kernel.start(program, argument, Waiter::Ticket(ticket)));
+    }
+
     /// Handles everything until `until`, which then is now.
     pub fn run_until(&self, until: Picos) {
         loop {
@@ -127,13 +145,15 @@ impl Sim {
         self.with(|kernel| kernel.pass(until));
     }
 
-    /// Ends all processes where they are. They hold this simulation and it holds them: what is not ended so stays in memory.
+    /// Ends all processes where they are, and forgets what was to be done at ends of programs.
+    /// They hold this simulation and it holds them: what is not ended so stays in memory.
     ///
     /// # Panics
     /// In a process.
     pub fn end_processes(&self) {
         let ended: Vec<_> = self.0.processes.borrow_mut().iter_mut().map(Option::take).collect();
         drop(ended);
+        drop(self.0.acts.take());
     }
 
     fn wake_ended(&self) {
@@ -141,6 +161,14 @@ impl Sim {
             let was = std::mem::replace(&mut self.0.tickets.borrow_mut()[ticket as usize], Ticket::Ended);
             match was {
                 Ticket::Waiting { process } => self.poll(process),
+                Ticket::Acts => {
+                    self.free(ticket);
+                    // None: all was ended meanwhile.
+                    let act = self.0.acts.borrow_mut().get_mut(ticket as usize).and_then(Option::take);
+                    if let Some(act) = act {
+                        act();
+                    }
+                }
                 Ticket::Abandoned => self.free(ticket),
                 Ticket::Free | Ticket::Ended => unreachable!("an operation ends once"),
             }
@@ -163,8 +191,7 @@ impl Sim {
         self.0.free_tickets.borrow_mut().push(ticket);
     }
 
-    fn new_ticket(&self) -> u32 {
-        let waiting = Ticket::Waiting { process: self.0.current.get() };
+    fn new_ticket(&self, waiting: Ticket) -> u32 {
         let mut tickets = self.0.tickets.borrow_mut();
         match self.0.free_tickets.borrow_mut().pop() {
             Some(ticket) => {
@@ -192,7 +219,7 @@ impl Future for Perform {
 
     fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
         if let Some((program, argument)) = self.what.take() {
-            let ticket = self.sim.new_ticket();
+            let ticket = self.sim.new_ticket(Ticket::Waiting { process: self.sim.0.current.get() });
             self.ticket = Some(ticket);
             self.sim.with(|kernel| kernel.start(program, argument, Waiter::Ticket(ticket)));
             return Poll::Pending;
@@ -275,5 +302,39 @@ impl<T> Mailbox<T> {
     /// Whether none waits.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::Step;
+
+    #[test]
+    fn what_is_to_be_done_then_is_done_once_at_the_end_or_never() {
+        let mut kernel = Kernel::new(1);
+        let program = kernel.program("wait", [Step::Wait(Picos(5))]);
+        let sim = Sim::new(kernel);
+        let seen: Rc<RefCell<Vec<Picos>>> = Rc::default();
+        let act = |again: bool| {
+            let (into, inner) = (Rc::clone(&seen), sim.clone());
+            move || {
+                into.borrow_mut().push(inner.now());
+                if again {
+                    let into = Rc::clone(&into);
+                    inner.clone().then(program, 0, move || into.borrow_mut().push(inner.now()));
+                }
+            }
+        };
+        sim.then(program, 0, act(true));
+        sim.run_until(Picos(7));
+        assert_eq!(*seen.borrow(), [Picos(5)]);
+        sim.then(program, 0, act(false));
+        sim.run_until(Picos(11));
+        assert_eq!(*seen.borrow(), [Picos(5), Picos(10)]);
+        sim.end_processes();
+        sim.run_until(Picos(20));
+        assert_eq!(seen.borrow().len(), 2);
+        assert_eq!(Rc::strong_count(&seen), 1, "it is forgotten");
     }
 }

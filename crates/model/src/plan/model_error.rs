@@ -29,7 +29,7 @@ pub const KNOWN: [ModelError; 5] = [
     of("offpath", &["off-path-smartnic"], (0.139, 21), 0.08),
     of("dagger", &["fpga-rpc-nic"], (0.029, 3), 0.05),
     of("orca", &["coherent-accelerator"], (0.021, 21), 0.27),
-    of("incbricks", &["in-network-cache"], (0.057, 9), 0.59),
+    of("incbricks", &["in-network-cache"], (0.059, 9), 0.59),
     of("rpcacc", &["pcie-rpc-accelerator", "onchip-rpc-accelerator", "rpc-smartnic"], (0.148, 6), 0.48),
 ];
 

@@ -1,6 +1,6 @@
 //! `millrace model audit`: how much of an answer rests on numbers that were assumed, chosen or fitted.
 
-use super::{Failure, platform};
+use super::{Failure, SYSTEMS, platform};
 use crate::model::repro::{experiment, number};
 use crate::parallel;
 use crate::print;
@@ -10,7 +10,7 @@ use model::experiment::audit::{Answer, Question};
 use model::experiment::{Experiment, Row, Rows};
 use model::platform::shipped::SHIPPED;
 use model::platform::{Class, Number};
-use model::{Platform, Platforms, system};
+use model::{Platform, Platforms};
 use serde_json::json;
 use serve::process::{panics::caught, progress};
 
@@ -85,7 +85,7 @@ impl Audit {
 
     /// Audits the first experiment that reads the platform.
     fn first(&self, platform: &Platform) -> Result<(), Failure> {
-        for experiment in system::ALL.iter().flat_map(|system| system.experiments) {
+        for experiment in SYSTEMS.iter().flat_map(|system| system.experiments) {
             if reads(experiment, platform) && self.audit(platform, experiment)? {
                 return print("  --experiment ID audits another one: `millrace repro list`\n");
             }

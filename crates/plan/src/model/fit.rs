@@ -1,7 +1,7 @@
 //! `millrace model fit`: constants that were fitted or chosen are fitted again, all at once, on calibration results only, for all to see.
 
-use super::Failure;
 use super::answering::{Answering, EVENTS, QUICK_EVENTS, run};
+use super::{Failure, SYSTEMS};
 use crate::model::repro::{beside, number};
 use crate::parallel;
 use crate::print;
@@ -14,7 +14,7 @@ use model::experiment::fit::Fitting;
 use model::experiment::published::{Published, Results, Standing};
 use model::experiment::response::{Based, GRID, Parameter};
 use model::platform::{NumberPlace, edit};
-use model::system::{self, System};
+use model::system::System;
 use std::path::{Path, PathBuf};
 
 /// Fit constants again, on the results marked calibration and on nothing else
@@ -60,7 +60,7 @@ impl Fit {
     /// There is no such system, a file is wrong, an experiment cannot run, or a file cannot be written.
     pub fn run(&self) -> Result<(), Failure> {
         let named = self.system.iter().map(|name| super::system(name)).collect::<Result<Vec<_>, _>>()?;
-        let systems: Vec<&System> = if named.is_empty() { system::ALL.iter().collect() } else { named };
+        let systems: Vec<&System> = if named.is_empty() { SYSTEMS.iter().collect() } else { named };
         let results = calibration(&systems)?;
         let parameters = parameters(&systems)?;
         let events = if self.quick { QUICK_EVENTS } else { EVENTS };
@@ -214,8 +214,7 @@ mod tests {
     #[test]
     fn values_are_written_without_touching_the_rest() {
         let (name, text) = SHIPPED[0];
-        let all =
-            parameters(&[system::ALL.iter().find(|of| of.platforms.contains(&name)).expect("one has it")]);
+        let all = parameters(&[SYSTEMS.iter().find(|of| of.platforms.contains(&name)).expect("one has it")]);
         let all = all.expect("its file is right");
         let of = all.iter().find(|of| of.place.platform == name).expect("it has a free constant");
         let value = of.value(GRID);
@@ -236,7 +235,7 @@ mod tests {
 
     #[test]
     fn of_all_systems_each_constant_is_there_once() {
-        let systems: Vec<&System> = system::ALL.iter().collect();
+        let systems: Vec<&System> = SYSTEMS.iter().collect();
         let all = parameters(&systems).expect("their files are right");
         assert!(
             all.windows(2).all(|pair| pair[0].place < pair[1].place) && all.iter().all(Parameter::is_free)

@@ -19,6 +19,16 @@ use model::Platform;
 use model::platform::shipped::SHIPPED;
 use model::system::{self, System};
 use std::error::Error;
+use std::sync::LazyLock;
+
+/// The published systems, each with its experiments: those of the model, and those that run a protocol as well.
+pub static SYSTEMS: LazyLock<Vec<System>> = LazyLock::new(|| {
+    let experiments = |of: &System| match of.name {
+        "incbricks" => of.with_experiments(crate::timed::incbricks::ALL),
+        _ => *of,
+    };
+    system::ALL.iter().map(experiments).collect()
+});
 
 /// The hardware model: list platforms, check files, say what answers rest on, fit constants, count them
 #[derive(clap::Args, Debug)]
@@ -67,8 +77,8 @@ impl Model {
 /// # Errors
 /// There is none; those that there are.
 fn system(name: &str) -> Result<&'static System, Failure> {
-    system::ALL.iter().find(|system| system.name == name).ok_or_else(|| {
-        let known: Vec<_> = system::ALL.iter().map(|system| system.name).collect();
+    SYSTEMS.iter().find(|system| system.name == name).ok_or_else(|| {
+        let known: Vec<_> = SYSTEMS.iter().map(|system| system.name).collect();
         format!("there is no system {name}; there are {}", known.join(", ")).into()
     })
 }

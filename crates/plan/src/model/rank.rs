@@ -1,13 +1,12 @@
 //! `millrace model rank`: free constants of each system beside its independent results.
 
-use super::Failure;
+use super::{Failure, SYSTEMS};
 use crate::print;
 use bench::report::Table;
 use clap::Args;
 use model::Platforms;
 use model::experiment::rank::{Account, RESULTS_OF_ONE};
 use model::platform::Class;
-use model::system;
 use serde_json::json;
 
 /// Count constants that were fitted or chosen against results that they could be chosen by
@@ -39,7 +38,7 @@ impl Rank {
         let platforms = Platforms::shipped();
         let systems = match &self.system {
             Some(name) => vec![super::system(name)?],
-            None => system::ALL.iter().collect(),
+            None => SYSTEMS.iter().collect(),
         };
         let accounts = systems.into_iter().map(|system| Account::of(system, &platforms));
         let accounts = accounts.collect::<Result<Vec<_>, _>>()?;
@@ -140,7 +139,7 @@ mod tests {
         let said = rank("offpath").run().expect_err("it has too many").to_string();
         assert!(said.contains("offpath by ") && said.contains("for every 3"), "{said}");
         assert!(rank("offpat").run().is_err_and(|said| said.to_string().contains("there are offpath")));
-        let account = Account::of(&system::ALL[0], &Platforms::shipped()).expect("its files are sound");
+        let account = Account::of(&SYSTEMS[0], &Platforms::shipped()).expect("its files are sound");
         let shown = constants(&account, &Platforms::shipped()).expect("all are there").to_string();
         assert!(shown.contains("bluefield2-ib | dma.post") && shown.contains("chosen"), "{shown}");
         assert_eq!(as_json(&account)["free"].as_array().map(Vec::len), Some(account.free().count()));

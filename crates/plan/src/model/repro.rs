@@ -4,7 +4,7 @@
 //! rows is the same on every machine and with any number of threads.
 
 use crate::model::diff::Diff;
-use crate::model::{evaluation, of_file, platform_text};
+use crate::model::{SYSTEMS, evaluation, of_file, platform_text};
 use crate::parallel;
 use crate::print;
 use crate::timed;
@@ -13,7 +13,7 @@ use clap::{Args, Subcommand};
 use model::experiment::compare::{Compared, Summary, Verdict, compare, summary};
 use model::experiment::published::Standing;
 use model::experiment::{Experiment, Row, Rows};
-use model::system::{self, System};
+use model::system::System;
 use model::{Platform, Platforms};
 use serde_json::{Map, Value, json};
 use sim::Fingerprint;
@@ -121,7 +121,7 @@ impl Repro {
 
 /// Published ones, and ours.
 pub(super) fn systems() -> impl Iterator<Item = &'static System> {
-    system::ALL.iter().chain([&timed::OWN])
+    SYSTEMS.iter().chain([&timed::OWN])
 }
 
 /// The experiment of this id.

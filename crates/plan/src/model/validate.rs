@@ -1,7 +1,7 @@
 //! `millrace model validate`: results are left out, what is free is fitted on the others, what was left out is predicted and held against the published.
 
-use super::Failure;
 use super::answering::{Answering, EVENTS, QUICK_EVENTS, run};
+use super::{Failure, SYSTEMS};
 use crate::model::repro::beside;
 use crate::parallel;
 use crate::print;
@@ -15,7 +15,7 @@ use model::experiment::published::Published;
 use model::experiment::response::{Based, Parameter};
 use model::experiment::validate::{COVERAGE, Fold, Out, folds};
 use model::platform::NumberPlace;
-use model::system::{self, System};
+use model::system::System;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -67,7 +67,7 @@ impl Validate {
     /// There is no such system, a file is wrong, or an experiment cannot run with what was fitted.
     pub fn run(&self) -> Result<(), Failure> {
         let named = self.system.iter().map(|name| super::system(name)).collect::<Result<Vec<_>, _>>()?;
-        let systems = if named.is_empty() { system::ALL.iter().collect() } else { named };
+        let systems = if named.is_empty() { SYSTEMS.iter().collect() } else { named };
         let mut told = Vec::new();
         for system in systems {
             told.extend(self.validate(system)?);

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   the store's coroutines ──a yield is a touch──▶ core::Core ──a program of the model──▶ kernel's resources
-//!   protocol machines ──handle, next_deadline──▶ node::Node ──packets, real bytes──▶ wire::Wires ──▶ the other node
+//!   protocol machines ──handle, next_deadline──▶ net::Net ──packets, real bytes──▶ programs of the hardware ──▶ the other machine
 //!   a key-value node by hand ──a step's acts──▶ kv::Timed ──times of calls, requests, touches──▶ processors, wake-ups
 //! ```
 //!
@@ -13,21 +13,23 @@
 //! |---|---|
 //! | [`core`] | a core that has many touching futures under way |
 //! | [`lookup`] | experiment M-E1: the store's GET, plain, in groups and as coroutines, by working set |
-//! | [`wire`] | links between nodes that carry bytes |
-//! | [`node`] | a machine of `protocol::coherence` at a core, with its inbox and deadlines |
-//! | [`rack`] | clients, boxes and a home, joined |
+//! | [`net`] | machines of `protocol::coherence` that write to each other over hardware, with their deadlines |
+//! | [`users`] | what clients ask of them, what they saw, and whether it may be so |
+//! | [`rack`] | clients, boxes and a home on hosts, joined |
 //! | [`places`] | experiment M-E2: the in-network cache by where its boxes are |
 //! | [`box_cores`] | experiment M-E3: misses of a box by its cores |
+//! | [`incbricks`] | the published in-network cache on its published hardware: experiments I-E1 to I-E5 |
 //! | [`kv`] | a key-value node with its edges, engine cores and clients; experiment M-E4 |
 
 pub mod box_cores;
 pub mod core;
+pub mod incbricks;
 pub mod kv;
 pub mod lookup;
-pub mod node;
+pub mod net;
 pub mod places;
 pub mod rack;
-pub mod wire;
+pub mod users;
 
 use model::experiment::Experiment;
 use model::system::System;

@@ -3,8 +3,7 @@
 //! Variants are where boxes are and whether nodes poll or sleep; points are the share of writes, the latency of a hop and the operations that each
 //! client has under way.
 
-use super::node::Cost;
-use super::rack::{BoxesAt, Latencies, Rack, Seen};
+use super::rack::{BoxesAt, Cost, Rack, Seen};
 use base::Picos;
 use model::experiment::Rows;
 use model::platform::{LoadError, Platforms};
@@ -73,19 +72,21 @@ pub fn run(platforms: &Platforms, seed: u64) -> Result<Rows, LoadError> {
 
 fn report(rows: &mut Rows, (variant, point): (&str, &str), seen: &Seen) {
     let at = (EXPERIMENT, variant, point);
-    let operations = (seen.gets.len() + seen.sets.len()) as f64;
+    let (gets, sets) = (&seen.users.gets, &seen.users.sets);
+    let operations = (gets.count() + sets.count()) as f64;
     rows.add(at, "throughput", "Kops", operations / SPAN.as_secs_f64() / 1e3);
-    let us = |latencies: &Latencies, of| latencies.value_at_quantile(of) as f64 / 1e6;
-    rows.add(at, "GET mean latency", "us", seen.gets.mean() / 1e6);
-    rows.add(at, "GET p50", "us", us(&seen.gets, 0.5));
-    rows.add(at, "GET p99", "us", us(&seen.gets, 0.99));
-    if !seen.sets.is_empty() {
-        rows.add(at, "SET mean latency", "us", seen.sets.mean() / 1e6);
-        rows.add(at, "SET p50", "us", us(&seen.sets, 0.5));
-        rows.add(at, "SET p99", "us", us(&seen.sets, 0.99));
+    for (of, [mean, p50, p99]) in [
+        (gets, ["GET mean latency", "GET p50", "GET p99"]),
+        (sets, ["SET mean latency", "SET p50", "SET p99"]),
+    ] {
+        if of.count() > 0 {
+            rows.add(at, mean, "us", of.mean() * 1e6);
+            rows.add(at, p50, "us", of.quantile(0.5) * 1e6);
+            rows.add(at, p99, "us", of.quantile(0.99) * 1e6);
+        }
     }
-    rows.add(at, "answered by boxes", "%", 100.0 * seen.by_box as f64 / seen.gets.len().max(1) as f64);
-    rows.add(at, "packets per operation", "packets", seen.packets as f64 / operations.max(1.0));
+    rows.add(at, "answered by boxes", "%", 100.0 * seen.users.by.boxes() as f64 / gets.count().max(1) as f64);
+    rows.add(at, "packets per operation", "packets", seen.users.packets as f64 / operations.max(1.0));
     rows.add(at, "cores of the home", "cores", seen.home_cores);
     rows.add(at, "cores of boxes", "cores", seen.box_cores);
     rows.add(at, "home's link busy", "%", 100.0 * seen.home_link);

@@ -7,33 +7,62 @@
 //!   client ─┬─ ToR switch ─┘
 //!           └─ box 2
 //! ```
-//! Every client is a closed loop on the real [`Client`], which keeps so many operations under way.
+//! Every client is a closed loop on the real [`Client`], which keeps so many operations under way. Every node has one thread, which polls, or sleeps and
+//! then pays for being woken.
 
-use super::node::{Cost, Node, Place};
-use super::wire::{WireId, Wires};
+use super::net::{Hardware, Net, Thread};
+use super::users::{Doing, Load, Outcome, Pace, Run, Written, value_of};
 use base::{Nanos, Picos, Prng};
-use hdrhistogram::Histogram;
 use model::component::Network;
-use model::kernel::Kernel;
-use model::{ResourceId, Sim, rerun};
-use protocol::coherence::client::{Call, OpId};
+use model::kernel::{Kernel, Service, Step};
+use model::{ProgramId, ResourceId, Sim};
 use protocol::coherence::compute::Item;
 use protocol::coherence::home::items::{Items, Tree};
 use protocol::coherence::table::{BoxPlace, Layout};
-use protocol::coherence::{CacheBox, Client, Config, Home, Life, NodeId, Out, boxes, home};
-use protocol::wire::{BoxId, ClientId, HomeId, Incarnation, Kind, Status, Verb, Version};
-use sim::history::History;
-use sim::kv::{Op, Ret, Value};
+use protocol::coherence::{CacheBox, Client, Config, Home, Life, NodeId, boxes, home};
+use protocol::wire::{BoxId, ClientId, HomeId, Incarnation, Kind, Message, Version};
 use sim::workload::Keys;
-use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 use std::sync::Arc;
 
 const HOME: HomeId = HomeId(1);
 const FIRST: (Incarnation, Life) = (Incarnation(1), Life::First);
-/// Latencies are told apart up to ten seconds.
-const LONGEST_PS: u64 = 10_000_000_000_000;
+/// Of what is stored at the beginning.
+const STOCK: Version = Version(1);
+
+/// What packets cost a node.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Cost {
+    /// To take one from the network.
+    pub receive: Picos,
+    /// To send one.
+    pub send: Picos,
+    /// To handle one.
+    pub handle: Picos,
+    /// From its arrival to the first instruction of a node that slept; zero for one that polls.
+    pub wake: Picos,
+}
+
+impl Cost {
+    /// What a node's thread does at its core, and what it does to have a packet.
+    fn programs(&self, k: &mut Kernel, (name, core): (&str, ResourceId)) -> (Thread, ProgramId) {
+        let thread = k.tokens(&format!("{name} thread"), 1);
+        let busy = |span| Step::Use { at: core, service: Service::Fixed(span), units: 1, after: Picos::ZERO };
+        let take = if self.wake == Picos::ZERO {
+            Step::Take(thread, 1)
+        } else {
+            let program = k.program("wake", [Step::Wait(self.wake)]);
+            Step::Wake { pool: thread, awake: Picos::ZERO, program, deep: (Picos::ZERO, Picos::ZERO) }
+        };
+        let receive = k.program("receive", [take, busy(self.receive.plus(self.handle))]);
+        let take = k.program("take", [Step::Take(thread, 1)]);
+        let send = k.program("send", [busy(self.send)]);
+        let give = k.program("give", [Step::Give(thread, 1)]);
+        (Thread { take, send, give }, receive)
+    }
+}
 
 /// Copies of boxes, where there are any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,28 +102,16 @@ pub struct Rack {
     pub window: usize,
 }
 
-/// Latencies of one kind of operation, in picoseconds.
-pub type Latencies = Histogram<u64>;
-
 /// What clients saw after the warm-up, and what it took.
-#[derive(Debug)]
 pub struct Seen {
-    /// Reads.
-    pub gets: Latencies,
-    /// Writes.
-    pub sets: Latencies,
-    /// Of the reads, those that a box answered.
-    pub by_box: u64,
-    /// Packets of all nodes.
-    pub packets: u64,
-    /// Cores that were busy in the mean, at the home, …
+    /// What users saw.
+    pub users: Outcome,
+    /// Cores that were busy on average, at the home, …
     pub home_cores: f64,
     /// … and at all boxes together.
     pub box_cores: f64,
     /// Share of the time in which the home's link was busy, the busier direction.
     pub home_link: f64,
-    /// What every client asked and was answered, from the beginning.
-    pub history: History<Op, Ret>,
     /// What the home counted, from the beginning.
     pub home: home::Stats,
     /// What boxes counted.
@@ -109,105 +126,113 @@ enum Switch {
 }
 
 struct Connected {
-    id: NodeId,
     at: Switch,
     core: ResourceId,
-    /// To the switch, and from it.
-    link: [WireId; 2],
+    link: Network,
+    /// Takes a packet: the thread, its wake-up if it slept, the work.
+    receive: ProgramId,
+    thread: Thread,
 }
 
-/// All that is joined, before it runs.
-struct Build {
-    sim: Sim,
-    wires: Wires,
-    connected: Vec<Connected>,
-    /// From each ToR switch to the root, and back.
-    up: Vec<[WireId; 2]>,
-    home_link: Network,
+/// Hosts with a thread each, and links between them.
+struct Hosts {
+    connected: BTreeMap<NodeId, Connected>,
+    /// From each ToR switch to the root.
+    up: Vec<Network>,
+    /// Of ways, by bytes. Never iterated.
+    carried: RefCell<HashMap<(NodeId, NodeId, usize), ProgramId>>,
+}
+
+impl Hardware for Hosts {
+    fn thread(&self, of: NodeId) -> Option<Thread> {
+        Some(self.connected[&of].thread)
+    }
+
+    fn receive(&self, _: &Sim, at: NodeId, _: &Message) -> Option<ProgramId> {
+        Some(self.connected[&at].receive)
+    }
+
+    fn carry(&self, sim: &Sim, (from, to): (NodeId, NodeId), message: &Message, _: bool) -> ProgramId {
+        let bytes = message.length();
+        *self.carried.borrow_mut().entry((from, to, bytes)).or_insert_with(|| {
+            let steps = self.way(&self.connected[&from], &self.connected[&to], bytes as u64);
+            sim.with(|kernel| kernel.program("way", steps))
+        })
+    }
+}
+
+impl Hosts {
+    fn way(&self, from: &Connected, to: &Connected, bytes: u64) -> Vec<Step> {
+        let mut way = vec![from.link.send(bytes)];
+        if from.at != to.at {
+            if let Switch::Tor(tor) = from.at {
+                way.push(self.up[usize::from(tor)].send(bytes));
+            }
+            if let Switch::Tor(tor) = to.at {
+                way.push(self.up[usize::from(tor)].reply(bytes));
+            }
+        }
+        way.push(to.link.reply(bytes));
+        way
+    }
 }
 
 impl Rack {
     /// Runs it: `warm_up` without account, then `span`.
     pub fn run(&self, seed: u64, warm_up: Picos, span: Picos) -> Seen {
         let layout = Arc::new(self.layout());
-        let build = self.build(seed);
+        let (sim, hosts) = self.build(seed);
+        let net = Net::new(&sim, hosts);
         let config = Config::default();
-        let items = self.stocked();
-        let home = build.node(NodeId::Home(HOME), self.cost, |_| {
-            Home::new(&config, HOME, layout.clone(), FIRST, Nanos::ZERO, items)
-        });
-        let boxes: Vec<_> = self
-            .present()
-            .map(|(id, copies)| {
-                let config = Config { copies, ..config.clone() };
-                build.node(NodeId::Box(id), self.cost, |_| {
-                    CacheBox::new(&config, id, layout.clone(), FIRST, Nanos::ZERO)
-                })
-            })
-            .collect();
-        let (home_machine, box_machines) =
-            (Rc::clone(&home.machine), boxes.iter().map(|node| Rc::clone(&node.machine)).collect::<Vec<_>>());
-        build.sim.spawn(home.serve());
-        boxes.into_iter().for_each(|node| build.sim.spawn(node.serve()));
-        let warm_up = rerun::warm_up(warm_up);
-        let account = Rc::new(RefCell::new(Account::new(warm_up)));
-        self.begin_users(&build, &config, &layout, seed, &account);
-        let sim = &build.sim;
-        let before = Cell::new(0);
-        let times = rerun::account(sim, warm_up, span, || before.set(build.wires.packets()), || {});
-        let cores = |of: &dyn Fn(NodeId) -> bool| {
-            let busy = build.connected.iter().filter(|one| of(one.id));
-            busy.map(|one| sim.with(|k| k.usage(one.core).busy).as_secs_f64()).sum::<f64>()
-                / span.as_secs_f64()
+        let home = Home::new(&config, HOME, layout.clone(), FIRST, Nanos::ZERO, self.stocked());
+        let home = Rc::new(RefCell::new(home));
+        net.join(NodeId::Home(HOME), &home, None);
+        let mut boxes = Vec::new();
+        for (id, copies) in self.present() {
+            let config = Config { copies, ..config.clone() };
+            let machine = CacheBox::new(&config, id, layout.clone(), FIRST, Nanos::ZERO);
+            boxes.push(Rc::new(RefCell::new(machine)));
+            net.join(NodeId::Box(id), &boxes[boxes.len() - 1], None);
+        }
+        let run = Run::new(self.load(seed), &Written::default(), seed, (warm_up, span));
+        let clients = self.tors * self.clients;
+        for number in 1..=clients {
+            let (id, box_id) = (ClientId(u64::from(number)), self.box_of(number));
+            let prng = Prng::for_entity(seed, u64::from(number), 1);
+            let client = Client::new(&config, id, box_id, layout.clone(), prng);
+            run.join(&net, &sim, (u32::from(number), usize::from(clients)), client);
+        }
+        let (_, users) = run.outcome(&net, &sim, || ());
+        let busy = |at| sim.with(|k| k.usage(at).busy).as_secs_f64() / span.as_secs_f64();
+        let cores = |of: &dyn Fn(&NodeId) -> bool| {
+            let those = net.hardware.connected.iter().filter(|(id, _)| of(id));
+            those.map(|(_, one)| busy(one.core)).sum::<f64>()
         };
-        let link = [build.home_link.forth, build.home_link.back]
-            .map(|at| sim.with(|k| k.usage(at).busy).as_secs_f64() / span.as_secs_f64());
-        let (home_cores, box_cores) =
-            (cores(&|id| matches!(id, NodeId::Home(_))), cores(&|id| matches!(id, NodeId::Box(_))));
-        let packets = (build.wires.packets() - before.get()) * times;
-        let Account { gets, sets, by_box, history, .. } =
-            Rc::try_unwrap(account).map_err(|_| ()).expect("all users have ended").into_inner();
-        let home = home_machine.borrow().stats();
-        let boxes = box_machines.iter().map(|machine| machine.borrow().stats()).collect();
+        let link = net.hardware.connected[&NodeId::Home(HOME)].link;
+        let stats = home.borrow().stats();
         Seen {
-            gets: rerun::repeated(&gets, times),
-            sets: rerun::repeated(&sets, times),
-            by_box: by_box * times,
-            packets,
-            home_cores,
-            box_cores,
-            home_link: link[0].max(link[1]),
-            history,
-            home,
-            boxes,
+            users,
+            home_cores: cores(&|id| matches!(id, NodeId::Home(_))),
+            box_cores: cores(&|id| matches!(id, NodeId::Box(_))),
+            home_link: busy(link.forth).max(busy(link.back)),
+            home: stats,
+            boxes: boxes.iter().map(|machine| machine.borrow().stats()).collect(),
         }
     }
 
-    /// Joins the clients, each with a user that drives it.
-    fn begin_users(
-        &self,
-        build: &Build,
-        config: &Config,
-        layout: &Arc<Layout>,
-        seed: u64,
-        account: &Rc<RefCell<Account>>,
-    ) {
-        let keys = Rc::new(Keys::new(self.keys, self.skew, seed));
-        for number in 1..=self.tors * self.clients {
-            let id = ClientId(u64::from(number));
-            let prng = |purpose| Prng::for_entity(seed, u64::from(number), purpose);
-            let node = build.node(NodeId::Client(id), self.cost, |_| {
-                Client::new(config, id, self.box_of(number), layout.clone(), prng(1))
-            });
-            let user = User {
-                load: self.clone(),
-                keys: Rc::clone(&keys),
-                prng: prng(2),
-                account: Rc::clone(account),
-                number: u32::from(number),
-                under_way: BTreeMap::new(),
-            };
-            build.sim.spawn(user.drive(node));
+    /// What its users ask for.
+    fn load(&self, seed: u64) -> Load {
+        let keys = Keys::new(self.keys, self.skew, seed);
+        let (writes, value) = (self.writes, self.value);
+        Load {
+            pace: Pace::Closed { clients: usize::MAX, window: self.window },
+            draw: Box::new(move |prng, _| {
+                let doing = if prng.chance(writes) { Doing::Set } else { Doing::Get };
+                (doing, key_bytes(keys.draw(prng)))
+            }),
+            no_cache: self.boxes == BoxesAt { tors: None, root: None },
+            value,
+            before: Box::new(move |_| (value_of(0, value), STOCK.0)),
         }
     }
 
@@ -248,10 +273,10 @@ impl Rack {
         let mut items = Tree::new(self.keys as usize);
         for key in 0..self.keys {
             let item = Item {
-                value: vec![0; self.value],
+                value: value_of(0, self.value),
                 flags: 0,
                 kind: Kind::Bytes,
-                version: Version(1),
+                version: STOCK,
                 end: Nanos::MAX,
             };
             assert!(items.store(&key_bytes(key), item), "there is room for all keys");
@@ -259,181 +284,34 @@ impl Rack {
         items
     }
 
-    fn build(&self, seed: u64) -> Build {
+    fn build(&self, seed: u64) -> (Sim, Hosts) {
         let mut kernel = Kernel::new(seed);
         let k = &mut kernel;
+        let mut connected = BTreeMap::new();
         let mut place = |id, at, name: String| {
             let link = Network::new(k, &format!("{name} link"), self.bits, self.packet, self.hop);
-            (id, at, k.resource(&format!("{name} core"), 1), link)
+            let core = k.resource(&format!("{name} core"), 1);
+            let (thread, receive) = self.cost.programs(k, (&name, core));
+            connected.insert(id, Connected { at, core, link, receive, thread });
         };
-        let mut placed = vec![place(NodeId::Home(HOME), Switch::Root, "home".into())];
+        place(NodeId::Home(HOME), Switch::Root, "home".into());
         for (id, _) in self.present() {
             let at = if id == self.root_id() { Switch::Root } else { Switch::Tor(id.0 - 1) };
-            placed.push(place(NodeId::Box(id), at, format!("box {}", id.0)));
+            place(NodeId::Box(id), at, format!("box {}", id.0));
         }
         for client in 1..=self.tors * self.clients {
             let at = Switch::Tor((client - 1) / self.clients);
-            placed.push(place(NodeId::Client(ClientId(u64::from(client))), at, format!("client {client}")));
+            place(NodeId::Client(ClientId(u64::from(client))), at, format!("client {client}"));
         }
-        let up: Vec<_> = (0..self.tors)
-            .map(|t| Network::new(&mut kernel, &format!("uplink {t}"), self.bits, self.packet, self.hop))
-            .collect();
-        let home_link = placed[0].3;
-        let sim = Sim::new(kernel);
-        let wires = Wires::new(&sim);
-        let up = up.into_iter().map(|link| wires.link(link)).collect();
-        let connected = placed
-            .into_iter()
-            .map(|(id, at, core, link)| Connected { id, at, core, link: wires.link(link) })
-            .collect();
-        Build { sim, wires, connected, up, home_link }
-    }
-}
-
-impl Build {
-    fn node<M: serve::inc::machine::Machine + 'static>(
-        &self,
-        id: NodeId,
-        cost: Cost,
-        machine: impl FnOnce(&Sim) -> M,
-    ) -> Node<M> {
-        let from = self.connected.iter().find(|one| one.id == id).expect("every node is connected");
-        let others = self.connected.iter().filter(|one| one.id != id);
-        let ways = others.map(|to| (to.id, self.way(from, to))).collect();
-        let place = Place { id, core: from.core, cost, ways };
-        Node::new(&self.sim, &self.wires, place, machine(&self.sim))
-    }
-
-    fn way(&self, from: &Connected, to: &Connected) -> Vec<WireId> {
-        let mut way = vec![from.link[0]];
-        if from.at != to.at {
-            if let Switch::Tor(tor) = from.at {
-                way.push(self.up[usize::from(tor)][0]);
-            }
-            if let Switch::Tor(tor) = to.at {
-                way.push(self.up[usize::from(tor)][1]);
-            }
-        }
-        way.push(to.link[1]);
-        way
+        let link =
+            |k: &mut Kernel, t| Network::new(k, &format!("uplink {t}"), self.bits, self.packet, self.hop);
+        let up = (0..self.tors).map(|t| link(&mut kernel, t)).collect();
+        (Sim::new(kernel), Hosts { connected, up, carried: RefCell::default() })
     }
 }
 
 fn key_bytes(key: u64) -> Vec<u8> {
     format!("key:{key:08}").into_bytes()
-}
-
-/// What users note.
-struct Account {
-    from: Picos,
-    gets: Latencies,
-    sets: Latencies,
-    by_box: u64,
-    history: History<Op, Ret>,
-    operations: u64,
-}
-
-impl Account {
-    fn new(from: Picos) -> Account {
-        let latencies = || Histogram::new_with_bounds(1, LONGEST_PS, 3).expect("three digits are few enough");
-        Account {
-            from,
-            gets: latencies(),
-            sets: latencies(),
-            by_box: 0,
-            history: History::new(),
-            operations: 0,
-        }
-    }
-}
-
-/// An operation under way.
-struct Begun {
-    number: u64,
-    verb: Verb,
-    at: Picos,
-}
-
-/// A client's load.
-struct User {
-    load: Rack,
-    keys: Rc<Keys>,
-    prng: Prng,
-    account: Rc<RefCell<Account>>,
-    number: u32,
-    under_way: BTreeMap<OpId, Begun>,
-}
-
-impl User {
-    async fn drive(mut self, node: Node<Client>) {
-        let mut out = Out::new();
-        loop {
-            while self.under_way.len() < self.load.window {
-                self.begin(&node, &mut out);
-                node.send(&mut out).await;
-            }
-            node.turn(&mut out).await;
-            while let Some(ended) = { node.machine.borrow_mut().poll_outcome() } {
-                self.end(&node, ended);
-            }
-        }
-    }
-
-    fn begin(&mut self, node: &Node<Client>, out: &mut Out) {
-        let writes = self.prng.chance(self.load.writes);
-        let key = key_bytes(self.keys.draw(&mut self.prng));
-        let mut account = self.account.borrow_mut();
-        account.operations += 1;
-        let number = account.operations;
-        let (call, op) = if writes {
-            // Every write has a value of its own, so that the judge can tell them apart.
-            let mut value = vec![0; self.load.value];
-            value[..8].copy_from_slice(&number.to_le_bytes());
-            let op = Op::Set { value: Value::of(&value), ttl: None };
-            (Call::new(Verb::Set, &key).value(&value), op)
-        } else {
-            (Call::new(Verb::Get, &key), Op::Get)
-        };
-        let no_boxes = self.load.boxes == BoxesAt { tors: None, root: None };
-        let call = Call { no_cache: no_boxes, ..call };
-        let (verb, at) = (call.verb, node.picos());
-        account.history.call(at, self.number, number, &key, op);
-        let started = node.machine.borrow_mut().start(node.now(), call, out);
-        self.under_way
-            .insert(started.expect("fewer than it may have are under way"), Begun { number, verb, at });
-    }
-
-    fn end(
-        &mut self,
-        node: &Node<Client>,
-        (id, outcome): (
-            OpId,
-            Result<protocol::coherence::client::Answer, protocol::coherence::client::Failed>,
-        ),
-    ) {
-        let begun = self.under_way.remove(&id).expect("it was begun here");
-        // What nobody knows the end of stays open in the history.
-        let Ok(answer) = outcome else { return };
-        let mut account = self.account.borrow_mut();
-        let ret = match answer.status {
-            Status::Ok if begun.verb == Verb::Get => Ret::hit(&answer.value),
-            Status::Ok => Ret::of(sim::kv::Status::Ok),
-            Status::Miss => Ret::of(sim::kv::Status::Miss),
-            _ => Ret::of(sim::kv::Status::Error),
-        };
-        let now = node.picos();
-        account.history.returns(now, begun.number, ret);
-        if now < account.from {
-            return;
-        }
-        let latency = now.since(begun.at).0;
-        if begun.verb == Verb::Get {
-            account.gets.saturating_record(latency);
-            account.by_box += u64::from(answer.from_box);
-        } else {
-            account.sets.saturating_record(latency);
-        }
-    }
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! Whole operations as rows of legs: what nobody decides on the way. The same messages as [`super::world`]'s.
+//! Whole operations as rows of legs: what nobody decides on the way. A test of `plan::timed::incbricks` holds
+//! them against what the protocol's machines do.
 
 use super::rack::{Leg, Which, Work};
 

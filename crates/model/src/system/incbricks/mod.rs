@@ -3,22 +3,16 @@
 //! | file | what |
 //! |---|---|
 //! | [`rack`] | hosts, switches, boxes; legs of messages |
-//! | [`lfu`], [`copies`] | a box's table; who has a copy of what |
-//! | [`world`] | the published protocol, in virtual time |
-//! | [`run`] | load, and what was seen |
-//! | [`flows`] | whole operations as rows of legs: breakdowns, and what the planner weighs |
-//! | [`experiments`] | I-E1 … I-E5 |
+//! | [`flows`] | whole operations as rows of legs: what the planner weighs |
 //! | [`parts`] | its box, switch, clients and servers as parts of other machines |
 //! | [`planned`] | a workload on this rack: server, ToR boxes, root boxes |
+//!
+//! Nothing here knows the protocol. Its experiments (I-E1 to I-E5) run the published one, as `protocol::coherence::published` has it, on this hardware; they
+//! are in the crate `plan` (`timed::incbricks`), which may know both.
 
-pub mod copies;
-pub mod experiments;
 pub mod flows;
-pub mod lfu;
 pub mod parts;
 pub mod planned;
 pub mod rack;
-pub mod run;
-pub mod world;
 
 pub use planned::{is_key_value, setting};

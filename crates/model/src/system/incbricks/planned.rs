@@ -3,7 +3,7 @@
 //! Clients and servers are in different clusters, so that all three are on the way.
 //! A box has as many entries as items fit its memory; what it answers is, by popularity, what the most wanted items cover, of which a
 //! share is lost to writes: a read is answered if the same box had read the key since it was written. In closed form, for the planner asks
-//! often; [`super::copies`] plays the same with real tables.
+//! often; the experiments play the same with real tables.
 //!
 //! Mixtures of alternatives are priced as if each had its own keys: a write by one invalidates no copies of another's.
 //!

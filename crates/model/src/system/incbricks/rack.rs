@@ -10,7 +10,8 @@
 //! back, which is the pipeline once more.
 //!
 //! A [`Leg`] is what happens to a message between two decisions: [`Rack::steps`] says it as steps, each of which belongs to a [`Part`] of the
-//! published breakdown. Experiments perform legs one by one and decide between them; breakdowns and the planner put them in a row.
+//! published breakdown. Experiments have machines decide which
+//! follows which; the planner puts them in a row.
 //!
 //! Which deployment the paper had is printed as "within-cluster" and "cross-cluster" only; the counts are our reading.
 //! Each ToR has an accelerator of its own, one

@@ -1,6 +1,6 @@
 use super::*;
+use protocol::wire::{Status, Verb};
 use sim::check::{Rules, check};
-use sim::kv::Status as Judged;
 
 const US: u64 = 1_000_000;
 
@@ -71,13 +71,13 @@ fn a_get_takes_what_its_links_and_nodes_take() {
     );
     // To the home: client's link, uplink, the home's link.
     let (at, seen) = alone(none, 0.0);
-    close(seen.gets.value_at_quantile(0.5) as f64, round_trip(&at, 3, 1, request, reply));
+    close(seen.users.gets.quantile(0.5) * 1e12, round_trip(&at, 3, 1, request, reply));
     // The box beside the root switch is as far, the one beside the ToR switch a link nearer.
     let (at, seen) = alone(root, 0.0);
-    close(seen.gets.value_at_quantile(0.5) as f64, round_trip(&at, 3, 1, request, reply));
-    assert_eq!(seen.by_box, seen.gets.len());
+    close(seen.users.gets.quantile(0.5) * 1e12, round_trip(&at, 3, 1, request, reply));
+    assert_eq!(seen.users.by.boxes(), seen.users.gets.count());
     let (at, seen) = alone(tor, 0.0);
-    close(seen.gets.value_at_quantile(0.5) as f64, round_trip(&at, 2, 1, request, reply));
+    close(seen.users.gets.quantile(0.5) * 1e12, round_trip(&at, 2, 1, request, reply));
     assert!(seen.home_cores < 1e-9, "the home rests");
 }
 
@@ -85,13 +85,13 @@ fn a_get_takes_what_its_links_and_nodes_take() {
 fn a_set_waits_for_the_box_to_drop_its_copy_only_where_one_is() {
     let (request, reply) = packet_bytes(Verb::Set, 64);
     let (at, seen) = alone(BoxesAt { tors: None, root: None }, 1.0);
-    close(seen.sets.value_at_quantile(0.5) as f64, round_trip(&at, 3, 1, request, reply));
+    close(seen.users.sets.quantile(0.5) * 1e12, round_trip(&at, 3, 1, request, reply));
     let (_, mixed) = alone(BoxesAt { tors: Some(10), root: None }, 0.5);
     // A write after a read waits for another round trip; a write after a write does not.
-    let (quick, slow) = (mixed.sets.value_at_quantile(0.1), mixed.sets.value_at_quantile(0.9));
+    let [quick, slow] = [0.1, 0.9].map(|of| mixed.users.sets.quantile(of) * 1e12);
     let round = round_trip(&at, 3, 1, request, reply);
-    close(quick as f64, round);
-    assert!(slow > round + 2 * 3 * at.hop.0, "{slow} after {round}");
+    close(quick, round);
+    assert!(slow > (round + 2 * 3 * at.hop.0) as f64, "{slow} after {round}");
 }
 
 #[test]
@@ -103,27 +103,13 @@ fn what_clients_see_is_linearizable_and_values_are_the_newest() {
     ] {
         let rack = Rack { writes: 0.2, window: 4, ..rack(boxes) };
         let seen = rack.run(3, Picos::ZERO, Picos::from_millis(6));
-        assert!(seen.by_box > 50 && seen.sets.len() > 50, "{boxes:?}: {} by boxes", seen.by_box);
+        let users = &seen.users;
+        assert!(users.by.boxes() > 50 && users.sets.count() > 50, "{boxes:?}: {} by boxes", users.by.boxes());
         assert!(seen.home.waited > 0, "{boxes:?}: no write met a copy");
-        // Keys are there from the beginning: that is a write before all others.
-        let mut history = History::new();
-        for key in 0..rack.keys {
-            let op = Op::Set { value: Value::of(&[0; 64]), ttl: None };
-            history.call(Picos::ZERO, 1000, u64::MAX - key, &key_bytes(key), op);
-            history.returns(Picos::ZERO, u64::MAX - key, Ret::of(Judged::Ok));
-        }
-        for operation in seen.history.events() {
-            match &operation.what {
-                sim::history::What::Call { key, op } => {
-                    history.call(operation.at, operation.client, operation.id, key, op.clone());
-                }
-                sim::history::What::Return { ret, .. } => {
-                    history.returns(operation.at, operation.id, ret.clone());
-                }
-            }
-        }
-        let report = check(&history, &Rules::default());
+        let report = check(&users.history, &Rules::default());
         assert!(report.is_linearizable(), "{boxes:?}: {:?}", report.violations.first());
+        assert!(users.judged.reads > 50);
+        assert_eq!((users.judged.invented, users.judged.stale), (0, 0));
     }
 }
 
@@ -132,7 +118,8 @@ fn the_same_seed_gives_the_same_run() {
     let run = |seed| {
         let rack = Rack { writes: 0.1, window: 2, ..rack(BoxesAt { tors: Some(8), root: Some(16) }) };
         let seen = rack.run(seed, Picos::ZERO, Picos::from_millis(2));
-        (seen.gets.len(), seen.gets.max(), seen.sets.mean().to_bits(), seen.packets)
+        let of = seen.users;
+        (of.gets.count(), of.gets.mean().to_bits(), of.sets.mean().to_bits(), of.packets)
     };
     assert_eq!(run(5), run(5));
     assert_ne!(run(5), run(6));
@@ -147,6 +134,6 @@ fn who_sleeps_pays_for_being_woken() {
     let slow = Rack { cost: Cost { wake, ..rack.cost }, ..rack };
     let asleep = slow.run(1, Picos::from_millis(1), Picos::from_millis(5));
     // The home is woken by the request, and the client by its reply.
-    let wanted = awake.gets.value_at_quantile(0.5) + 2 * wake.0;
-    close(asleep.gets.value_at_quantile(0.5) as f64, wanted);
+    let wanted = (awake.users.gets.quantile(0.5) * 1e12) as u64 + 2 * wake.0;
+    close(asleep.users.gets.quantile(0.5) * 1e12, wanted);
 }

@@ -11,45 +11,25 @@
 //! or evicted. (Else every write would make a wanted key the first to go: with 5 % writes such a table answers 52 % of reads after 400,000
 //! operations, 49 % after three million, and not the share that the most wanted keys cover, by which the paper explains its figures.)
 //!
-//! Cost: constant for each operation. Memory: 16 bytes and a slot of the index for each entry, fixed.
+//! Cost: constant for each operation. Memory: an entry, its key and its value; entries are made as they are needed.
 //!
 //! Source: IncBricks §4.2.1 (fixed number of items, least frequently used is evicted); the order among equals and what becomes of counts is
 //! ours.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
+use super::ByKey;
+use std::sync::Arc;
 
 /// Counts stop here.
 pub const HIGHEST: u16 = 1023;
 const NONE: u32 = u32::MAX;
 
-/// Keys are numbers that are spread well enough by a multiplication.
-#[derive(Clone, Default)]
-struct Spread(u64);
-
-impl Hasher for Spread {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.write_u32(u32::from(*byte));
-        }
-    }
-
-    fn write_u32(&mut self, number: u32) {
-        self.0 = (self.0 ^ u64::from(number)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(32);
-    }
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Entry {
-    key: u32,
+#[derive(Clone, Debug)]
+struct Entry<V> {
+    key: Arc<[u8]>,
+    value: Option<V>,
     older: u32,
     newer: u32,
     count: u16,
-    has_value: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -58,34 +38,32 @@ struct List {
     newest: u32,
 }
 
-/// A table.
+/// A table of values by keys.
 #[derive(Clone, Debug)]
-pub struct Lfu {
-    entries: Vec<Entry>,
+pub struct Lfu<V> {
+    entries: Vec<Entry<V>>,
     /// Never iterated.
-    index: HashMap<u32, u32, BuildHasherDefault<Spread>>,
+    index: ByKey<Arc<[u8]>, u32>,
     lists: Box<[List]>,
     room: usize,
     values: usize,
 }
 
-impl Lfu {
-    /// A table of so many entries; with none it keeps nothing.
-    pub fn new(room: u64) -> Lfu {
-        let room = usize::try_from(room).expect("a table fits memory");
+impl<V> Lfu<V> {
+    /// A table of at most so many entries; with none it keeps nothing.
+    ///
+    /// # Panics
+    /// From 2³² - 1 entries on.
+    pub fn new(room: usize) -> Lfu<V> {
+        assert!(room < NONE as usize, "{room} entries are more than a table has");
         let empty = List { oldest: NONE, newest: NONE };
-        Lfu {
-            entries: Vec::with_capacity(room),
-            index: HashMap::with_capacity_and_hasher(room, BuildHasherDefault::default()),
-            lists: vec![empty; usize::from(HIGHEST) + 1].into(),
-            room,
-            values: 0,
-        }
+        let lists = vec![empty; usize::from(HIGHEST) + 1].into();
+        Lfu { entries: Vec::new(), index: ByKey::default(), lists, room, values: 0 }
     }
 
-    /// Entries that there may be.
-    pub fn room(&self) -> usize {
-        self.room
+    /// Entries that it still has room for.
+    pub fn room_left(&self) -> usize {
+        self.room - self.entries.len()
     }
 
     /// Values that are there.
@@ -98,39 +76,32 @@ impl Lfu {
         self.values == 0
     }
 
-    /// Whether a key's value is there; that is no use of it.
-    pub fn has(&self, key: u32) -> bool {
-        self.index.get(&key).is_some_and(|slot| self.entries[*slot as usize].has_value)
+    /// A key's value; to look at it so is no use of it.
+    pub fn get(&self, key: &[u8]) -> Option<&V> {
+        self.index.get(key).and_then(|slot| self.entries[*slot as usize].value.as_ref())
     }
 
-    /// Uses a key; whether its value is there.
-    pub fn touch(&mut self, key: u32) -> bool {
-        match self.index.get(&key) {
-            Some(&slot) if self.entries[slot as usize].has_value => {
-                self.count_up(slot, 1);
-                true
-            }
-            _ => false,
-        }
+    /// Uses a key whose value is there.
+    pub fn touch(&mut self, key: &[u8]) -> Option<&mut V> {
+        let slot = *self.index.get(key)?;
+        self.entries[slot as usize].value.as_ref()?;
+        self.count_up(slot, 1);
+        self.entries[slot as usize].value.as_mut()
     }
 
-    /// Puts a value in, evicting if there is no room: one use of its key.
-    pub fn put(&mut self, key: u32) {
-        self.put_used(key, 1);
-    }
-
-    /// Puts a value in whose key was used so often.
-    pub fn put_used(&mut self, key: u32, uses: u16) {
+    /// Puts a value in, evicting if there is no room. `uses`: how often its key was used, this one included.
+    pub fn put(&mut self, key: &[u8], value: V, uses: u16) {
         if self.room == 0 {
             return;
         }
-        if let Some(&slot) = self.index.get(&key) {
-            let had = std::mem::replace(&mut self.entries[slot as usize].has_value, true);
-            self.values += usize::from(!had);
+        if let Some(&slot) = self.index.get(key) {
+            let had = self.entries[slot as usize].value.replace(value);
+            self.values += usize::from(had.is_none());
             return self.count_up(slot, uses);
         }
+        let key: Arc<[u8]> = key.into();
         let count = uses.min(HIGHEST);
-        let entry = Entry { key, count, older: NONE, newer: NONE, has_value: true };
+        let entry = Entry { key: Arc::clone(&key), value: Some(value), older: NONE, newer: NONE, count };
         let slot = if self.entries.len() == self.room {
             let slot = self.evict();
             self.entries[slot as usize] = entry;
@@ -145,9 +116,9 @@ impl Lfu {
     }
 
     /// Takes a key's value away; whether it was there.
-    pub fn invalidate(&mut self, key: u32) -> bool {
-        let Some(slot) = self.index.get(&key) else { return false };
-        let had = std::mem::replace(&mut self.entries[*slot as usize].has_value, false);
+    pub fn invalidate(&mut self, key: &[u8]) -> bool {
+        let Some(slot) = self.index.get(key) else { return false };
+        let had = self.entries[*slot as usize].value.take().is_some();
         self.values -= usize::from(had);
         had
     }
@@ -164,9 +135,9 @@ impl Lfu {
         let least = self.lists.iter().find(|list| list.oldest != NONE).expect("a full table has entries");
         let slot = least.oldest;
         self.unlink(slot);
-        let Entry { key, has_value, .. } = self.entries[slot as usize];
-        self.index.remove(&key);
-        self.values -= usize::from(has_value);
+        let Entry { key, value, .. } = &self.entries[slot as usize];
+        self.index.remove(key);
+        self.values -= usize::from(value.is_some());
         slot
     }
 
@@ -200,25 +171,25 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// As said above, in a vector from the oldest use to the newest: key, count, whether there is a value.
+    /// As said above, in a vector from the oldest use to the newest: key, count, value.
     #[derive(Default)]
-    struct Plain(Vec<(u32, u16, bool)>);
+    struct Plain(Vec<(u8, u16, Option<u32>)>);
 
     impl Plain {
-        fn place(&self, key: u32) -> Option<usize> {
+        fn place(&self, key: u8) -> Option<usize> {
             self.0.iter().position(|(its, ..)| *its == key)
         }
 
-        fn touch(&mut self, key: u32) -> bool {
-            let Some(at) = self.place(key).filter(|at| self.0[*at].2) else { return false };
-            let (key, count, _) = self.0.remove(at);
-            self.0.push((key, (count + 1).min(HIGHEST), true));
-            true
+        fn touch(&mut self, key: u8) -> Option<u32> {
+            let at = self.place(key).filter(|at| self.0[*at].2.is_some())?;
+            let (key, count, value) = self.0.remove(at);
+            self.0.push((key, (count + 1).min(HIGHEST), value));
+            value
         }
 
-        fn put(&mut self, key: u32, room: usize) {
+        fn put(&mut self, key: u8, value: u32, room: usize) {
             if let Some(at) = self.place(key) {
-                self.0[at].2 = true;
+                self.0[at].2 = Some(value);
                 self.touch(key);
             } else if room > 0 {
                 if self.0.len() == room {
@@ -226,12 +197,12 @@ mod tests {
                     let at = self.0.iter().position(|(_, count, _)| *count == least).expect("it was found");
                     self.0.remove(at);
                 }
-                self.0.push((key, 1, true));
+                self.0.push((key, 1, Some(value)));
             }
         }
 
-        fn invalidate(&mut self, key: u32) -> bool {
-            self.place(key).is_some_and(|at| std::mem::replace(&mut self.0[at].2, false))
+        fn invalidate(&mut self, key: u8) -> bool {
+            self.place(key).is_some_and(|at| self.0[at].2.take().is_some())
         }
     }
 
@@ -239,17 +210,17 @@ mod tests {
         #[test]
         fn it_keeps_what_a_plain_one_keeps(
             room in 0_usize..6,
-            acts in proptest::collection::vec((0_u8..3, 0_u32..9), 0..300),
+            acts in proptest::collection::vec((0_u8..3, 0_u8..9), 0..300),
         ) {
-            let (mut table, mut plain) = (Lfu::new(room as u64), Plain::default());
-            for (act, key) in acts {
+            let (mut table, mut plain) = (Lfu::new(room), Plain::default());
+            for (number, (act, key)) in (0..).zip(acts) {
                 match act {
-                    0 => prop_assert_eq!(table.touch(key), plain.touch(key)),
-                    1 => { table.put(key); plain.put(key, room); }
-                    _ => prop_assert_eq!(table.invalidate(key), plain.invalidate(key)),
+                    0 => prop_assert_eq!(table.touch(&[key]).copied(), plain.touch(key)),
+                    1 => { table.put(&[key], number, 1); plain.put(key, number, room); }
+                    _ => prop_assert_eq!(table.invalidate(&[key]), plain.invalidate(key)),
                 }
-                prop_assert_eq!(table.len(), plain.0.iter().filter(|(.., value)| *value).count());
-                let same = |key| table.has(key) == plain.place(key).is_some_and(|at| plain.0[at].2);
+                prop_assert_eq!(table.len(), plain.0.iter().filter(|(.., value)| value.is_some()).count());
+                let same = |key| table.get(&[key]).copied() == plain.place(key).and_then(|at| plain.0[at].2);
                 prop_assert!((0..9).all(same));
             }
         }
@@ -258,14 +229,15 @@ mod tests {
     #[test]
     fn what_is_used_often_stays() {
         let mut table = Lfu::new(2);
-        table.put(1);
-        table.put(2);
-        assert!(table.touch(1));
-        table.put(3);
-        assert!(table.has(1) && table.has(3) && !table.has(2) && !table.is_empty());
-        assert!(table.invalidate(1) && !table.touch(1));
-        table.put(4);
-        table.put(1);
-        assert!(table.has(1) && !table.has(3), "its count outlived the write");
+        table.put(b"1", 'a', 1);
+        table.put(b"2", 'b', 1);
+        assert!(table.touch(b"1").is_some());
+        table.put(b"3", 'c', 1);
+        assert!(table.get(b"1").is_some() && table.get(b"3").is_some() && table.get(b"2").is_none());
+        assert!(table.invalidate(b"1") && table.touch(b"1").is_none());
+        table.put(b"4", 'd', 1);
+        table.put(b"1", 'e', 1);
+        assert!(table.get(b"1") == Some(&'e') && table.get(b"3").is_none(), "its count outlived the write");
+        assert!(!table.is_empty() && table.room_left() == 0);
     }
 }

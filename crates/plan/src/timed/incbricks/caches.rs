@@ -1,13 +1,12 @@
 //! I-E3 and I-E4: how many entries boxes have, and how skewed keys are (Figs. 10 and 11). One operation of each client under way: latency without queues.
 
-use super::{BOTH, Bench, PLATFORM, caching_name, report};
-use crate::experiment::Rows;
-use crate::platform::{LoadError, Platform, Platforms};
-use crate::popularity::head_share;
-use crate::system::incbricks::copies::{Entries, Traffic};
-use crate::system::incbricks::rack::Deployment;
-use crate::system::incbricks::run::Pace;
-use crate::system::incbricks::world::Caching;
+use super::bench::{Bench, Caching, Entries, Traffic};
+use super::{BOTH, PLATFORM, SETTLE, caching_name, report};
+use crate::timed::users::Pace;
+use model::experiment::Rows;
+use model::platform::{LoadError, Platform, Platforms};
+use model::popularity::head_share;
+use model::system::incbricks::rack::Deployment;
 
 const PACE: Pace = Pace::Closed { clients: 20, window: 1 };
 const OPERATIONS: f64 = 6000.0;
@@ -67,18 +66,18 @@ fn one(
     (experiment, point): (&'static str, &str),
     seed: u64,
 ) -> Result<(), LoadError> {
-    let bench = Bench::new(platform, deployment, Traffic::new(platform, skew)?, entries, seed)?;
+    let bench = Bench::used(platform, deployment, Traffic::new(platform, skew)?, entries, (SETTLE, seed))?;
     // What clients' stacks take is no part of what their ToR sees.
     let stack = 2.0 * platform.span("stack.crossing")?.as_secs_f64() * 1e6;
     let mut vanilla = None;
     for caching in [Caching::None, Caching::Boxes, Caching::Filtered] {
-        let outcome = bench.run(caching, PACE, OPERATIONS)?;
+        let outcome = super::run(&bench, caching, PACE, OPERATIONS)?;
         let variant = format!("{} {}", caching_name(caching), deployment.name());
         let at = (experiment, &*variant, point);
         report(rows, at, &outcome);
-        let mean = outcome.all().mean() * 1e6;
+        let mean = outcome.users.all().mean() * 1e6;
         rows.add(at, "latency at the client's ToR", "us", mean - stack);
-        rows.add(at, "GET latency at the client's ToR", "us", outcome.reads.mean() * 1e6 - stack);
+        rows.add(at, "GET latency at the client's ToR", "us", outcome.users.gets.mean() * 1e6 - stack);
         let without = *vanilla.get_or_insert(mean);
         if caching != Caching::None {
             rows.add(at, "latency reduction", "us", without - mean);

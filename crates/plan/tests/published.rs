@@ -1,6 +1,6 @@
 //! Every file of published results is sound and names rows that there are; orders come out, and predictions are no further off than they were.
 //!
-//! `millrace repro all` prints the comparison for people; `cargo test -p millrace-model --release --test published NAME -- --nocapture` a
+//! `millrace repro all` prints the comparison for people; `cargo test -p millrace-plan --release --test published NAME -- --nocapture` a
 //! short one of one system.
 
 use model::experiment::Rows;
@@ -8,7 +8,8 @@ use model::experiment::compare::{Verdict, compare, summary};
 use model::experiment::published::Standing;
 use model::plan::model_error::KNOWN;
 use model::platform::Platforms;
-use model::system::{ALL, System};
+use model::system::System;
+use plan::model::SYSTEMS;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -45,7 +46,7 @@ const REACHED: [(&str, f64, usize); 5] = [
 ];
 
 fn check(name: &str) {
-    let system = ALL.iter().find(|system| system.name == name).expect("it is in the list");
+    let system = SYSTEMS.iter().find(|system| system.name == name).expect("it is in the list");
     let results = system.results().expect("its file is sound");
     let rows = rows_of(system);
     let compared = compare(&results, &rows);
@@ -76,7 +77,7 @@ macro_rules! systems {
 
         #[test]
         fn every_system_is_checked() {
-            assert_eq!(ALL.iter().map(|system| system.name).collect::<Vec<_>>(), [$(stringify!($name)),*]);
+            assert_eq!(SYSTEMS.iter().map(|system| system.name).collect::<Vec<_>>(), [$(stringify!($name)),*]);
         }
     };
 }
