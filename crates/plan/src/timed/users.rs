@@ -57,18 +57,23 @@ pub enum Doing {
     Compute(Verb, u64),
 }
 
+/// Draws what a client does next, and to which key.
+pub type Draw = dyn Fn(&mut Prng, u32) -> (Doing, Vec<u8>);
+/// What an item was before anybody wrote it: its value and version.
+pub type Before = dyn Fn(&[u8]) -> (Vec<u8>, u64);
+
 /// What users ask for.
 pub struct Load {
     /// How often.
     pub pace: Pace,
     /// The next operation of the client of this number, counted from 1, and its key.
-    pub draw: Box<dyn Fn(&mut Prng, u32) -> (Doing, Vec<u8>)>,
+    pub draw: Box<Draw>,
     /// Past all boxes.
     pub no_cache: bool,
     /// Bytes of a value at least.
     pub value: usize,
     /// What is stored under a key when it is asked for the first time, with its version.
-    pub before: Box<dyn Fn(&[u8]) -> (Vec<u8>, u64)>,
+    pub before: Box<Before>,
 }
 
 /// The value that is a number, in so many bytes or more.

@@ -167,8 +167,8 @@ impl Service for Inference {
         let Inference { server, request, by_hand, takes, .. } = self;
         let served = server.shelf().find("", None).map_err(|refusal| refusal.to_string())?;
         let reader = &mut by_hand.reader;
-        let mut read = || preprocess::message(request, reader, |_| Ok(Arc::clone(&served)), 1, || ()).is_ok();
-        takes.read = median(&samples_of(span, || read()));
+        let read = || preprocess::message(request, reader, |_| Ok(Arc::clone(&served)), 1, || ()).is_ok();
+        takes.read = median(&samples_of(span, read));
         takes.at_edge = by_hand.beside_call("edge", request, span)?;
         takes.at_engine = by_hand.beside_call("engine", request, span)?;
         Ok(())
