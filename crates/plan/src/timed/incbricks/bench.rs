@@ -3,7 +3,7 @@
 //! One rack is measured several times, as a rack in a laboratory is: copies and directories stay from run to run, and what was under way when a run ended
 //! is lost.
 //!
-//! After a long run a table has the most wanted of the keys that come by it ([`Bench::fill`] begins with them, their counts in proportion to how wanted they
+//! After a long run a table has the most wanted of the keys that come by it (`Bench::fill` begins with them, their counts in proportion to how wanted they
 //! are); which of them have a value just now is what [`Bench::settle`] plays.
 
 use super::hardware::{Boxes, Legs, Valued, server_tor, slots};

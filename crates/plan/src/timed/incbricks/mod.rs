@@ -5,7 +5,7 @@
 //! |---|---|
 //! | [`machines`] | the protocol's machines, as drivers know machines |
 //! | [`hardware`] | what their messages cost, by the platform's numbers |
-//! | [`bench`] | a rack of both: filled, settled, measured |
+//! | [`mod@bench`] | a rack of both: filled, settled, measured |
 //! | others | I-E1 latency and throughput, I-E2 where a SET's time goes, I-E3 cache sizes, I-E4 skew, I-E5 conditional put and increment |
 //!
 //! Each row of a run says beside its figures what became of the answers: `stale reads` show an older value than an operation had shown that ended before they
