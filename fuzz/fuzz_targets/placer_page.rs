@@ -17,6 +17,7 @@ mod metrics {
 
 #[path = "../../crates/plan/src/observed"]
 mod observed {
+    mod caches;
     mod difference;
     mod load;
     mod observation;

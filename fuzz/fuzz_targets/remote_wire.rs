@@ -14,7 +14,7 @@ const LEN: usize = 5000;
 
 static LENT: LazyLock<(Served, [Key; 2])> = LazyLock::new(|| {
     let regions = Arc::<Regions>::default();
-    let mut lend = |name, access: Access| {
+    let lend = |name, access: Access| {
         let region = Region::create(LEN, access.changes()).expect("memory");
         regions.lend(name, region, access).expect("a new name")
     };
