@@ -107,9 +107,10 @@ fn a_service_goes_where_it_is_wanted_and_the_log_plays_again() {
 fn its_registers_are_set_at_its_port_and_the_log_plays_again() {
     let folder = TempDir::with_prefix("millrace-").expect("a folder");
     let (_node, node) = node(&folder);
+    let node = node.trim_start_matches("http://").trim_end_matches('/');
     let log = folder.path().join("place.log");
     let log = log.to_str().expect("text");
-    let words = ["place", &node, "--policy", "leave", "--every", "100ms", "--log", log, "--admin", "0"];
+    let words = ["place", node, "--policy", "leave", "--every", "100ms", "--log", log, "--admin", "0"];
     let mut command = Command::new(PROGRAM);
     command.args(words).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut placer = Process(command.spawn().expect("the program"));
@@ -153,6 +154,7 @@ fn its_registers_are_set_at_its_port_and_the_log_plays_again() {
 fn a_file_of_a_cluster_says_which_nodes() {
     let folder = TempDir::with_prefix("millrace-").expect("a folder");
     let (_node, node) = node(&folder);
+    let node = node.trim_start_matches("http://").trim_end_matches('/');
     let nobody =
         std::net::TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port");
     let file = folder.path().join("cluster.toml");
@@ -175,7 +177,7 @@ fn a_file_of_a_cluster_says_which_nodes() {
         ])
     };
     let at = |address: &str| format!("admin = \"{address}\"\n");
-    let output = place(&at(&nobody.to_string()), &at(&node));
+    let output = place(&at(&nobody.to_string()), &at(node));
     let (said, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{errors}");
     assert!(
