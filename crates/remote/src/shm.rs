@@ -21,6 +21,7 @@ use ring::shm::handover::{receive_with, send_with};
 use ring::shm::region::{Region, State};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::fd::{AsFd, OwnedFd};
+use rustix::io::ioctl_fionbio;
 use rustix::net::{RecvFlags, recv};
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -35,6 +36,9 @@ pub const LOOK: Nanos = Nanos::from_millis(1);
 pub const CONNECTIONS_MAX: usize = 1024;
 /// How long an owner may take to answer.
 const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// After a connection that the system did not give.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 
 const YES: u8 = 0;
 const NOT_FOUND: u8 = 1;
@@ -137,11 +141,18 @@ fn serve(socket: &UnixSocket, stop: &OwnedFd, regions: &Regions) {
             let is_ready = at.next().is_some_and(|at| ready[at]);
             !is_ready || connection.turn(regions)
         });
-        if ready[1]
-            && let Ok(Some(socket)) = socket.accept()
-            && connections.len() < CONNECTIONS_MAX
-        {
-            connections.push(Connection { socket, asked: Vec::new() });
+        if ready[1] {
+            match socket.accept() {
+                // A peer that does not read its answers is closed, and not waited for.
+                Ok(Some(socket))
+                    if connections.len() < CONNECTIONS_MAX && ioctl_fionbio(&socket, true).is_ok() =>
+                {
+                    connections.push(Connection { socket, asked: Vec::new() });
+                }
+                Ok(_) => {}
+                // It stays readable: without descriptors this would go round and round.
+                Err(_) => std::thread::sleep(ACCEPT_PAUSE),
+            }
         }
     }
 }

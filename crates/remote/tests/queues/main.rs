@@ -8,6 +8,8 @@ use proptest::test_runner::{Config, TestRunner};
 use remote::{Access, Completion, Key, LendError, OpenError, Outcome, PostError, Queue, Region, Verb, Work};
 use rig::{At, HANG, Kind, Owner, completions, run, taken, work};
 use std::cell::Cell;
+use std::io::Write;
+use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -355,6 +357,20 @@ fn gone(queue: &mut dyn Queue, key: Key) {
         id += 2;
     }
     assert_eq!(queue.post(work(1, Verb::Read, (0, 8), (key, 0))), Err(PostError::Broken));
+}
+
+#[test]
+fn a_peer_that_does_not_read_its_answers_keeps_nobody_waiting() {
+    let owner = Owner::start(Kind::Shm);
+    owner.lend("table", 64);
+    let At::Path(path) = owner.at() else { unreachable!("it is over shared memory") };
+    let mut hostile = UnixStream::connect(path).expect("an owner");
+    hostile.set_write_timeout(Some(HANG)).expect("a socket");
+    // More than any buffer holds of answers: the owner closes it on the way.
+    let asked = b"\x05\x01table".repeat(64);
+    let closed = (0..100_000).find(|_| hostile.write_all(&asked).is_err());
+    assert!(closed.is_some(), "it was not closed");
+    owner.queue(4, 64).open("table", Access::READ).expect("others are served");
 }
 
 #[test]
