@@ -59,15 +59,15 @@ pub enum Handler {
 
 impl Handler {
     /// How far the model was off about services handled here: the root mean square of the relative errors that `millrace model check-host` found
-    /// (docs/measurements/check-host.md, Services by place); of recommendation, whose tasks it does not time, and of all others.
+    /// (docs/measurements/check-host.md, Services by place, each placement as last measured); of recommendation and of all others.
     pub const fn known_error(self, is_recommendation: bool) -> f64 {
         match (self, is_recommendation) {
             (Handler::Edge, false) => 0.20,
             (Handler::Engine, false) => 0.13,
             (Handler::HostThreads, false) => 0.18,
-            (Handler::Edge, true) => 0.48,
-            (Handler::Engine, true) => 0.92,
-            (Handler::HostThreads, true) => 0.95,
+            (Handler::Edge, true) => 0.40,
+            (Handler::Engine, true) => 0.50,
+            (Handler::HostThreads, true) => 0.28,
         }
     }
 }
